@@ -127,7 +127,7 @@ func (s *sim) keepTubes() (forget func()) {
 		}
 	}
 	return func() {
-		var c lockSet
+		var c tx
 		for _, t := range kept {
 			t.shard.lock(&c, s.now)
 			t.using--
@@ -196,7 +196,7 @@ func (s *sim) succeed(t *testing.T, record *tape) Time {
 	for id, x := range record.jobs { // see heldTape.Put
 		if sh, _, j := f.lockJob(id); sh != nil {
 			j.segment = x.segment
-			sh.unlock(&f.locks)
+			sh.unlock(&f.tx)
 		}
 	}
 	f.RecordIn(heldTape{record})

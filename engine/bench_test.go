@@ -110,7 +110,7 @@ func (c *client) putNext(pri, delay uint32) {
 // put puts a job, in a batch of its own, and returns its id.
 func (c *client) put(pri, delay uint32) uint64 {
 	c.putNext(pri, delay)
-	c.loop.ids.GiveBack()
+	c.loop.tx.ids.GiveBack()
 	return c.replyID()
 }
 

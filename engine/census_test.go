@@ -84,7 +84,7 @@ func (c *census) session(s *Session) {
 		w := &s.watched[i]
 		c.watched[w.tube]++
 		watches |= 1 << w.tube.shard.number
-		if w.waiter != waiter(s) {
+		if w.waiter != waiter((*claimant)(s)) {
 			c.failf("a watch of %s names another session", w.tube.name)
 		}
 		if w.queued() && s.claimed.Load() == claimFree {
@@ -138,7 +138,7 @@ func (c *census) roll() {
 }
 
 func (c *census) loop(l *Loop) {
-	c.caller(&l.locks)
+	c.caller(&l.tx)
 	for s := range l.weights {
 		if !slices.Contains(c.sessions, s) {
 			c.failf("a loop has weights of a session that is gone")
@@ -210,7 +210,7 @@ func (c *census) loop(l *Loop) {
 	}
 }
 
-func (c *census) caller(by *lockSet) {
+func (c *census) caller(by *tx) {
 	if by.held != 0 || len(by.wakers) != 0 || len(by.firings) != 0 {
 		c.failf("a goroutine has the locks %b, %d loops to wake and %d groups to fire", by.held, len(by.wakers), len(by.firings))
 	}
@@ -446,7 +446,7 @@ func (c *census) tube(sh *shard, t *tube, want *jobCounts) {
 		if w.tube != t || !w.queued() || w.prev != last {
 			c.failf("the sessions that wait for %s are linked wrongly", t.name)
 		}
-		switch w.waiter.(*Session).claimed.Load() {
+		switch w.waiter.(*claimant).claimed.Load() {
 		case claimWaiting:
 			claimable++
 		case claimFree:

@@ -52,7 +52,7 @@ func newVoyage(t *testing.T, clients int) *voyage {
 	for range clients {
 		v := &voyager{simConn: s.open(), wants: plain}
 		v.replied = func() {
-			v.loop.ids.GiveBack()
+			v.loop.tx.ids.GiveBack()
 			x := lateReply{string(v.out.Buf), v.offset, v.session.Interests(), v.out.Pos, 0, len(y.record.entries)}
 			if strings.HasPrefix(x.text, "INSERTED ") { // and not to a wait that has ended behind that
 				x.ids = s.engine.ids.Last.Load()

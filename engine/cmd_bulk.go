@@ -2,178 +2,37 @@ package engine
 
 import (
 	"errors"
-	"math"
 
 	"trellis/binlog/journal"
 	"trellis/codec"
 )
 
-// A bulk is a command over many jobs of a tube, whoever has reserved them. It takes the
-// first jobs out of queues, a slice under each lock.
-type bulk struct {
-	shard  *shard
-	locks  shardSet // of the shard, and of that to which jobs move
-	tube   string   // it may disappear meanwhile, and come again
-	verb   verb
-	to     *shard    // where jobs move
-	target string    // tube
-	heads  [4]state  // the queues that are left, and then 0
-	most   int       // how many jobs
-	newest uint64    // the greatest id of them
-	rest   *deletion // finds what is not at the heads of queues; nil for commands without
-
-	done   int         // jobs
-	passed bool        // a job that came later stood before others
-	end    int         // of the slice: what is left of the budget then
-	pos    journal.Pos // in the journal that the reply depends on
-}
-
-// A verb is what a bulk does to jobs.
-type verb uint8
-
-const (
-	kick verb = iota
-	move
-	remove
-	flush // which leaves no tombstones
-)
-
-// verbs tell of each how the reply begins, and what a slice costs, after which others get
-// the locks.
-var verbs = [...]struct {
-	reply string
-	slice int
-}{kick: {"KICKED", kickSlice}, move: {"MOVED", moveSlice}, remove: {"DELETED", scanSlice}, flush: {"FLUSHED", scanSlice}}
-
-// begin makes b, which is zero, a bulk for the first jobs of a tube in one state. Its shard is
-// locked.
-func (b *bulk) begin(t *tube, v verb, from state, bound uint32) {
-	b.shard, b.locks, b.tube = t.shard, t.shard.self, t.name
-	b.verb, b.newest = v, math.MaxUint64
-	b.from(t, from, bound)
-}
-
-// from has b take at most bound jobs that are in a state or shown to be. A kick leaves held ones.
-func (b *bulk) from(t *tube, in state, bound uint32) {
-	n := t.count(in)
-	b.heads[0] = in
-	if in == delayed && (b.verb != kick || t.shard.shared.cfg.Stock) {
-		n += t.count(held)
-		b.heads[1] = held
+// bulk answers a command over many jobs of a tube, which b is to carry out, unless err says why there is
+// none. The reply is this word and how many jobs there were.
+func (s *Session) bulk(now Time, b *bulk, reply string, err error, out *Output) Outcome {
+	more := false
+	if err == nil {
+		more, err = b.Turn(&s.loop.tx, now, out)
 	}
-	b.most = int(min(int64(bound), int64(n)))
-}
-
-// turn does as much as the round's budget allows.
-func (b *bulk) turn(s *Session, now Time, out *Output) Outcome {
-	l := s.loop
-	changes := Output{by: out.by} // out depends on them no sooner than it has the reply
-	for more := true; more; {
-		s.lockAll(b.locks, now)
-		b.end = l.budget - verbs[b.verb].slice
-		var err error
-		more, err = b.next(&changes)
-		s.unlockAll(b.locks)
-		b.pos = max(b.pos, changes.Pos)
-		left := l.Spend(lockCost)
-		switch {
-		case errors.Is(err, journal.ErrRoom):
-			return s.awaitRoom(b.task())
-		case err != nil && b.done == 0:
-			out.refuse(err)
-			return Done
-		case err != nil:
-			more = false // the others stay as they are
-		}
-		if more && !left {
-			return s.yield(b.task())
-		}
+	switch {
+	case more:
+		return s.yield(&bulking{*b, reply})
+	case errors.Is(err, journal.ErrRoom):
+		return s.awaitRoom(&bulking{*b, reply})
+	case err != nil:
+		out.Answer(err, "")
+	default:
+		out.Buf = codec.AppendCount(out.Buf, reply, uint64(b.Done()))
 	}
-	out.dependOn(b.pos)
-	if b.done == 0 {
-		out.dependOn(b.shard.dependsOnEnds())
-	}
-	out.Buf = codec.AppendCount(out.Buf, verbs[b.verb].reply, uint64(b.done))
 	return Done
 }
 
-// task is what goes on with the bulk. A bulk that is done at once takes no memory.
-func (b *bulk) task() task {
-	if b.rest != nil {
-		return b.rest // which has the bulk
-	}
-	again := *b
-	return &again
+// bulking is a command over many jobs that is not finished.
+type bulking struct {
+	bulk
+	reply string
 }
 
-// full tells whether others are to get the locks.
-func (b *bulk) full() bool { return *b.shard.by.budget <= b.end }
-
-// do does to a job what the command is for. If it fails, nothing has changed.
-func (b *bulk) do(r ref, j *job, out *Output) (err error) {
-	sh, t, size, cost := b.shard, b.shard.tubes[j.tube], int(j.size), j.cost()
-	anyOrder := b.verb == flush || b.verb == remove && j.state == reserved
-	switch b.verb {
-	case kick:
-		err = sh.kick(r, j, out)
-	case move:
-		cost = j.moveCost()
-		err = sh.move(r, j, b.to, b.target, out)
-	case remove:
-		err = sh.delete(r, j, out)
-	case flush:
-		if err = sh.deleteEntirely(r, j, out); err == nil {
-			t.totals().flushed++
-		}
-	}
-	if err != nil {
-		return err
-	}
-	if b.verb == remove || b.verb == flush {
-		t.deletes++
-	}
-	if anyOrder && t.fair != nil {
-		t.fair.last = nil // it is whichever was found last
-	}
-	b.done++
-	sh.by.spend(cost)
-	if b.verb == move {
-		b.end += size * moveSlice / moveSliceBytes
-	}
-	return nil
-}
-
-// next does a slice under the locks. It returns false at the end.
-func (b *bulk) next(out *Output) (more bool, err error) {
-	t := b.shard.byName[b.tube] // which is empty if it is removed meanwhile
-	for b.heads[0] != 0 {
-		r := b.first(t)
-		switch {
-		case r == 0:
-			b.heads = [4]state{b.heads[1], b.heads[2], b.heads[3]}
-		case b.full():
-			return true, nil
-		default:
-			if err := b.do(r, b.shard.job(r), out); err != nil {
-				return true, err
-			}
-		}
-	}
-	if b.rest == nil {
-		return false, nil
-	}
-	return b.rest.next(out)
-}
-
-// first is the job to go on with from the first of heads, 0 when there is none, or no tube.
-func (b *bulk) first(t *tube) ref {
-	if t == nil || b.done >= b.most {
-		return 0
-	}
-	r := t.first(b.heads[0])
-	if r != 0 && b.shard.job(r).ID > b.newest {
-		b.passed = true
-		return 0
-	}
-	return r
+func (b *bulking) turn(s *Session, now Time, out *Output) Outcome {
+	return s.bulk(now, &b.bulk, b.reply, nil, out)
 }

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"cmp"
-	"slices"
 	"strconv"
 
 	"trellis/binlog/journal"
@@ -24,10 +22,10 @@ var (
 func (s *Session) statsOwnConn(now Time, out *Output) {
 	l := s.loop
 	l.budget -= entryCost
-	s.bytesOut += uint64(out.size()) // replies to commands that came in the same read
+	s.bytesOut += uint64(out.Size()) // replies to commands that came in the same read
 	y, pos := s.appendEntry(append(l.scratch[:0], listHead...), &dictionaryForm, now)
-	s.bytesOut -= uint64(out.size())
-	out.dependOn(pos)
+	s.bytesOut -= uint64(out.Size())
+	out.DependOn(pos)
 	l.reply(out, y)
 }
 
@@ -35,7 +33,7 @@ func (s *Session) statsOwnConn(now Time, out *Output) {
 func (s *Session) statsConn(id uint64, out *Output) Outcome {
 	o := s.loop.engine.roll.find(id)
 	if o == nil {
-		out.reply(codec.ReplyNotFound)
+		out.Reply(codec.ReplyNotFound)
 		return Done
 	}
 	c := &rollCall{sessions: []*Session{o}, form: dictionaryForm}
@@ -47,10 +45,10 @@ type describing rollCall
 
 func (d *describing) turn(s *Session, now Time, out *Output) Outcome {
 	if len(d.text) == 0 {
-		out.reply(codec.ReplyNotFound) // it has gone, or is none of the client's business
+		out.Reply(codec.ReplyNotFound) // it has gone, or is none of the client's business
 		return Done
 	}
-	out.dependOn(d.pos)
+	out.DependOn(d.pos)
 	out.Buf = codec.AppendOKLine(out.Buf, len(listHead)+len(d.text))
 	out.Buf = append(out.Buf, listHead...)
 	out.Buf = append(out.Buf, d.text...)
@@ -62,12 +60,12 @@ func (d *describing) turn(s *Session, now Time, out *Output) Outcome {
 // reserved is ready again, unless that is so much that it is given back in turns.
 func (s *Session) kickConn(id uint64, out *Output) Outcome {
 	if id == s.id {
-		out.reply(codec.ReplyKicked)
+		out.Reply(codec.ReplyKicked)
 		return Quit
 	}
 	o := s.loop.engine.roll.find(id)
 	if o == nil {
-		out.reply(codec.ReplyNotFound)
+		out.Reply(codec.ReplyNotFound)
 		return Done
 	}
 	c := &rollCall{sessions: []*Session{o}, kicks: true}
@@ -79,9 +77,9 @@ type kicking rollCall
 
 func (k *kicking) turn(_ *Session, _ Time, out *Output) Outcome {
 	if k.kicked {
-		out.reply(codec.ReplyKicked)
+		out.Reply(codec.ReplyKicked)
 	} else {
-		out.reply(codec.ReplyNotFound) // it has gone
+		out.Reply(codec.ReplyNotFound) // it has gone
 	}
 	return Done
 }
@@ -189,14 +187,14 @@ func (s *Session) appendEntry(b []byte, f *entryForm, now Time) (_ []byte, pos j
 		b = append(appendQuoted(b, via), '\n')
 	}
 	key("tube")
-	b = append(append(b, s.used.name...), '\n')
+	b = append(append(b, s.used.Name()...), '\n')
 	key("watching")
 	b = append(b, '[')
 	for i := range s.watched[:min(len(s.watched), f.most)] {
 		if i > 0 {
 			b = append(b, ", "...)
 		}
-		b = append(b, s.watched[i].tube.name...)
+		b = append(b, s.watched[i].Tube().Name()...)
 	}
 	b = append(b, "]\n"...)
 	key("reserved-jobs")
@@ -205,7 +203,7 @@ func (s *Session) appendEntry(b []byte, f *entryForm, now Time) (_ []byte, pos j
 		if i > 0 {
 			b = append(b, ", "...)
 		}
-		b = strconv.AppendUint(b, jobs[i].id, 10)
+		b = strconv.AppendUint(b, jobs[i].ID, 10)
 	}
 	b = append(b, "]\n"...)
 	flag("producer", s.flags&isProducer != 0)
@@ -235,46 +233,13 @@ func (s *Session) name() string {
 	return s.wait.grant.name
 }
 
-// heldJob is a job that a session has reserved.
-type heldJob struct {
-	id  uint64
-	end uint64 // of its time to run
-	age uint32 // reservations that the session made since
-}
-
-// heldJobs appends up to n of the jobs that the session has reserved to list, those whose
-// time to run ends first, in the order in which they were reserved. It also tells how many
-// there are, and whether the session waits for a job, in the same moment.
-func (s *Session) heldJobs(list []heldJob, n int, now Time) (_ []heldJob, count int, waiting bool, pos journal.Pos) {
-	var set shardSet
-	if s.claimed.Load() == claimFree {
-		set = s.reserved.set()
-	} else {
-		// Whoever claims it may add to what it holds, with the lock of a watched shard.
-		s.lockAll(s.watchedShards, now)
-		set = s.watchedShards | s.reserved.set()
-		s.unlockAll(s.watchedShards)
+// heldJobs appends up to n of the jobs that the session has reserved to list: see tx.HeldBy.
+func (s *Session) heldJobs(list []heldJob, n int, now Time) (_ []heldJob, count int, waits bool, pos journal.Pos) {
+	var watched shardSet // where somebody may have claimed it
+	if s.claimed.Load() != claimFree {
+		watched = s.watchedShards
 	}
-	s.lockAll(set, now)
-	waiting = s.claimed.Load() == claimWaiting
-	for h := s.reserved.list(); h != nil; h = h.next {
-		sh := h.shard
-		if h.jobs.Len() == 0 {
-			continue
-		}
-		pos = max(pos, sh.dependsOn(sh.now))
-		count += h.jobs.Len()
-		for e := range h.jobs.Least(n) {
-			list = append(list, heldJob{e.ID, e.Key, s.reserved.made - sh.counters.At(sh.job(e.Ref).counters).order})
-		}
-	}
-	s.unlockAll(set)
-	if len(list) > n {
-		slices.SortFunc(list, func(a, b heldJob) int { return cmp.Or(cmp.Compare(a.end, b.end), cmp.Compare(a.id, b.id)) })
-		list = list[:n]
-	}
-	slices.SortFunc(list, func(a, b heldJob) int { return cmp.Compare(b.age, a.age) })
-	return list, count, waiting, pos
+	return s.loop.tx.HeldBy(now, (*claimant)(s), watched, list, n)
 }
 
 // appendQuoted appends a double-quoted scalar of YAML. s has no control characters.

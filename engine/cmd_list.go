@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"slices"
-
 	"trellis/binlog/journal"
 	"trellis/codec"
 )
@@ -47,7 +45,7 @@ func (li *listing) turn(s *Session, _ Time, out *Output) Outcome {
 	}
 	if !li.begun {
 		li.begun = true
-		out.dependOn(li.pos)
+		out.DependOn(li.pos)
 		out.Buf = codec.AppendOKLine(out.Buf, len(listHead)+li.size)
 		out.Buf = append(out.Buf, listHead...)
 	}
@@ -66,16 +64,27 @@ func (li *listing) turn(s *Session, _ Time, out *Output) Outcome {
 
 // listTubes lists the tubes that there are when it begins, as far as they are the client's.
 func (s *Session) listTubes(now Time, out *Output) Outcome {
-	pages, count, bytes := s.loop.engine.registry.snapshot()
-	names := &tubeNames{pages: pages, left: count}
-	li := &listing{items: names, size: bytes + count*itemExtra}
-	if s.flags&restricted != 0 {
-		names.grant = s.wait.grant.Grant
-		again := *names
-		again.pages = slices.Clone(names.pages)
-		li.counted, li.size = &again, 0
+	names, count, bytes := s.loop.engine.TubeNames()
+	items := &tubeItems{names: names, permits: s.permits()}
+	li := &listing{items: items, size: bytes + count*itemExtra}
+	if items.permits != nil {
+		li.counted, li.size = &tubeItems{names.Clone(), items.permits}, 0
 	}
 	return li.turn(s, now, out)
+}
+
+// tubeItems are the names of tubes in a list.
+type tubeItems struct {
+	names   tubeNames
+	permits func(name string) bool // those that are shown; nil if all are
+}
+
+func (ti *tubeItems) next(b []byte) (_ []byte, ok bool) {
+	name, ok := ti.names.Next()
+	if ok && (ti.permits == nil || ti.permits(name)) {
+		b = appendName(b, name)
+	}
+	return b, ok
 }
 
 func (s *Session) listTubesWatched(now Time, out *Output) Outcome {
@@ -91,45 +100,11 @@ func (w *watchedNames) next(b []byte) (_ []byte, ok bool) {
 	if len(w.left) == 0 {
 		return b, false
 	}
-	b = appendName(b, w.left[0].tube.name)
+	b = appendName(b, w.left[0].Tube().Name())
 	w.left = w.left[1:]
 	return b, true
 }
 
 func appendName(b []byte, name string) []byte {
 	return append(append(append(b, "- "...), name...), '\n')
-}
-
-// tubeNames goes through the names of a snapshot of the registry.
-type tubeNames struct {
-	pages []*page
-	at    int // in the first of pages
-	left  int
-	grant *Grant // of those that are shown; nil if all are
-}
-
-func (n *tubeNames) next(b []byte) (_ []byte, ok bool) {
-	t, ok := n.tube()
-	if t != nil {
-		b = appendName(b, t.name)
-	}
-	return b, ok
-}
-
-// tube returns the next tube, nil for one that is not to be shown, and false when there is
-// none.
-func (n *tubeNames) tube() (_ *tube, ok bool) {
-	if n.left == 0 {
-		return nil, false
-	}
-	n.left--
-	t := n.pages[0].tubes[n.at]
-	if n.at++; n.at == pageTubes {
-		n.pages[0] = nil // its names may be garbage by now
-		n.pages, n.at = n.pages[1:], 0
-	}
-	if n.grant != nil && !n.grant.permits(t.name) {
-		return nil, true
-	}
-	return t, true
 }

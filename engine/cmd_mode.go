@@ -8,7 +8,7 @@ func (s *Session) reserveMode(cmd *codec.Command, out *Output) {
 	s.flags &^= isWeighted | isInformed
 	switch cmd.Mode {
 	case codec.Weighted, codec.WeightedFair:
-		s.ownWeights().fair = cmd.Mode == codec.WeightedFair
+		s.ownWeights().BeFair(cmd.Mode == codec.WeightedFair)
 		s.flags |= isWeighted
 	}
 	if cmd.Info {

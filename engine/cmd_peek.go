@@ -3,22 +3,11 @@ package engine
 import "trellis/codec"
 
 func (s *Session) peek(now Time, id uint64, out *Output) {
-	sh, _, j := s.lockJob(now, id, out)
-	if sh == nil {
-		return
-	}
-	out.dependOn(sh.dependsOn(sh.now))
-	out.appendFound(sh, j)
-	sh.unlock(&s.loop.locks)
+	out.Answer(s.loop.tx.Peek(now, id, out), "")
 }
 
 // peekFirst shows the first job of the used tube in one of its queues.
 func (s *Session) peekFirst(now Time, op codec.Op, out *Output) {
-	c := &s.loop.locks
-	t := s.used
-	sh := t.shard
-	sh.lock(c, now)
-	defer sh.unlock(c)
 	of := buried
 	switch op {
 	case codec.OpPeekReady:
@@ -26,11 +15,33 @@ func (s *Session) peekFirst(now Time, op codec.Op, out *Output) {
 	case codec.OpPeekDelayed:
 		of = delayed
 	}
-	r := t.firstShown(of)
-	if r == 0 {
-		s.notFound(sh, out, codec.ReplyNotFound)
-		return
+	out.Answer(s.loop.tx.PeekFirst(now, s.used, of, out), "")
+}
+
+// peekTube shows the first job of a tube in one state, of the reserved ones that with
+// the smallest id.
+func (s *Session) peekTube(now Time, cmd *codec.Command, out *Output) Outcome {
+	of := stateOf(cmd.State)
+	if of == reserved {
+		p, err := s.loop.tx.PeekReserved(now, cmd.Tube, out)
+		if err != nil {
+			out.Answer(err, "")
+			return Done
+		}
+		return peekingReserved{p}.turn(s, now, out)
 	}
-	out.dependOn(sh.dependsOn(sh.now))
-	out.appendFound(sh, sh.job(r))
+	out.Answer(s.loop.tx.PeekTube(now, cmd.Tube, of, out), "")
+	return Done
+}
+
+// peekingReserved is a peek-tube of a tube's reserved jobs.
+type peekingReserved struct{ *reservedPeek }
+
+func (p peekingReserved) turn(s *Session, now Time, out *Output) Outcome {
+	more, err := p.Turn(&s.loop.tx, now, out)
+	if more {
+		return s.yield(p)
+	}
+	out.Answer(err, "")
+	return Done
 }

@@ -20,8 +20,8 @@ func (s *Session) setTube(now Time, cmd *codec.Command, out *Output) Outcome {
 	if s.refuseToken(cmd.Tube, out) || s.refuseToken(cmd.To, out) {
 		return Done
 	}
-	if !s.loop.engine.recordsAll() {
-		out.reply(codec.ReplyOutOfMemory)
+	if !s.loop.engine.RecordsAll() {
+		out.Reply(codec.ReplyOutOfMemory)
 		return Done
 	}
 	x := &setTube{tube: string(cmd.Tube), dead: string(cmd.To), pairs: *cmd.Pairs, reply: codec.ReplyTubeSet}
@@ -42,20 +42,11 @@ func (s *Session) setDeadLetters(now Time, cmd *codec.Command, out *Output) Outc
 }
 
 func (x *setTube) turn(s *Session, now Time, out *Output) Outcome {
-	sh := s.loop.engine.shardFor([]byte(x.tube))
-	sh.lock(&s.loop.locks, now)
-	y := sh.setting(x.tube)
-	x.change(&y.Policy)
-	err := sh.set(&y, out)
-	sh.unlock(&s.loop.locks)
-	switch {
-	case err == nil:
-		out.reply(x.reply)
-	case errors.Is(err, journal.ErrRoom):
+	err := s.loop.tx.ChangeSetting(now, x.tube, x.change, out)
+	if errors.Is(err, journal.ErrRoom) {
 		return s.awaitRoom(x)
-	default:
-		out.refuse(err)
 	}
+	out.Answer(err, x.reply)
 	return Done
 }
 
@@ -82,19 +73,11 @@ func (x *setTube) change(p *journal.Policy) {
 // listSettings lists the settings of all tubes, or that of one, as far as their tubes are the
 // client's, all as of the moment when it begins.
 func (s *Session) listSettings(now Time, cmd *codec.Command, out *Output) Outcome {
-	e := s.loop.engine
 	if len(cmd.Tube) == 0 {
 		return s.listAllSettings(now, (*yaml).setting, out)
 	}
-	sh := e.shardFor(cmd.Tube)
-	sh.lock(&s.loop.locks, now)
-	x := sh.settings[string(cmd.Tube)]
-	sh.unlock(&s.loop.locks)
-	var list settingList
-	if x != nil {
-		list.pages = []*settingPage{{list: []*journal.Setting{x}}}
-	}
-	return s.list(now, list, e.settings.recorded(), (*yaml).setting, out)
+	list, pos := s.loop.tx.SettingOf(now, cmd.Tube)
+	return s.list(now, list, pos, (*yaml).setting, out)
 }
 
 // listDeadLetters lists where dead letters go, as listSettings does.
@@ -103,7 +86,7 @@ func (s *Session) listDeadLetters(now Time, out *Output) Outcome {
 }
 
 func (s *Session) listAllSettings(now Time, show func(*yaml, *journal.Setting), out *Output) Outcome {
-	list, pos := s.loop.engine.settings.snapshot()
+	list, pos := s.loop.engine.AllSettings()
 	return s.list(now, list, pos, show, out)
 }
 
@@ -120,13 +103,13 @@ type settingItems struct {
 }
 
 func (si *settingItems) next(b []byte) (_ []byte, ok bool) {
-	x := si.list.next()
+	x := si.list.Next()
 	if x == nil {
 		return b, false
 	}
 	// A setting is the client's business if both of its tubes are, as for set-tube. So none is
 	// named here that list-tubes would not name.
-	if s := si.session; s.flags&restricted != 0 && (!s.wait.grant.permits(x.Tube) || x.Dead != "" && !s.wait.grant.permits(x.Dead)) {
+	if p := si.session.permits(); p != nil && (!p(x.Tube) || x.Dead != "" && !p(x.Dead)) {
 		return b, true
 	}
 	y := yaml(b)

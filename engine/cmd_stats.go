@@ -79,7 +79,7 @@ func (s *Session) stats(now Time, out *Output) {
 	l := s.loop
 	l.budget -= statsCost
 	e := l.engine
-	t := e.snapshot(&l.locks, now)
+	t := e.snapshot(&l.tx, now)
 	y := yaml(append(l.scratch[:0], "---\n"...))
 	y.number("current-jobs-urgent", uint64(t.Urgent))
 	y.number("current-jobs-ready", uint64(t.Ready))
@@ -125,60 +125,50 @@ func (s *Session) stats(now Time, out *Output) {
 
 func (s *Session) statsTube(now Time, name []byte, out *Output) {
 	l := s.loop
-	sh, t := s.lockTube(now, name, out)
-	if t == nil {
+	n, err := l.tx.Tube(now, name, out)
+	if err != nil {
+		out.Answer(err, "")
 		return
 	}
-	defer sh.unlock(&l.locks)
-	out.dependOn(sh.dependsOn(sh.now))
 	y := yaml(append(l.scratch[:0], "---\n"...))
-	y.quoted("name", t.name)
-	y.number("current-jobs-urgent", uint64(t.ready.Urgent()))
-	y.number("current-jobs-ready", uint64(t.ready.Len()))
-	y.number("current-jobs-reserved", uint64(t.reserved))
-	y.number("current-jobs-delayed", uint64(t.countShown(delayed)))
-	y.number("current-jobs-buried", uint64(t.buried.Len()))
-	y.number("total-jobs", t.puts)
-	y.number("current-using", uint64(t.using))
-	y.number("current-watching", uint64(t.watching))
-	y.number("current-waiting", uint64(t.waiting))
-	y.number("cmd-delete", t.deletes)
-	y.number("cmd-pause-tube", t.pauses)
-	y.number("pause", uint64(t.pause))
-	y.number("pause-time-left", uint64(max(0, t.pausedUntil-now).whole()))
+	y.quoted("name", n.Name)
+	y.number("current-jobs-urgent", uint64(n.Urgent))
+	y.number("current-jobs-ready", uint64(n.Ready))
+	y.number("current-jobs-reserved", uint64(n.Reserved))
+	y.number("current-jobs-delayed", uint64(n.Delayed))
+	y.number("current-jobs-buried", uint64(n.Buried))
+	y.number("total-jobs", n.Puts)
+	y.number("current-using", uint64(n.Using))
+	y.number("current-watching", uint64(n.Watching))
+	y.number("current-waiting", uint64(n.Waiting))
+	y.number("cmd-delete", n.Deletes)
+	y.number("cmd-pause-tube", n.Pauses)
+	y.number("pause", uint64(Time(n.Pause).whole()))
+	y.number("pause-time-left", uint64(Time(n.PauseLeft).whole()))
 	l.reply(out, y)
 }
 
 func (s *Session) statsJob(now Time, id uint64, out *Output) {
 	l := s.loop
-	sh, _, j := s.lockJob(now, id, out)
-	if sh == nil {
+	x, err := l.tx.Job(now, id, out)
+	if err != nil {
+		out.Answer(err, "")
 		return
 	}
-	defer sh.unlock(&l.locks)
-	out.dependOn(sh.dependsOn(sh.now))
-	var n counters
-	if j.counters != 0 {
-		n = *sh.counters.At(j.counters)
-	}
-	var left Time
-	if j.state == reserved || j.state == delayed {
-		left = max(0, j.at()-now)
-	}
 	y := yaml(append(l.scratch[:0], "---\n"...))
-	y.number("id", j.ID)
-	y.quoted("tube", sh.tubes[j.tube].name)
-	y.bare("state", j.state.String())
-	y.number("pri", uint64(j.pri))
-	y.number("age", uint64(max(0, now-j.created).whole()))
-	y.number("delay", uint64(n.delay))
-	y.number("ttr", uint64(j.ttr))
-	y.number("time-left", uint64(left.whole()))
-	y.number("file", uint64(j.segment))
-	y.number("reserves", uint64(n.reserves))
-	y.number("timeouts", uint64(n.timeouts))
-	y.number("releases", uint64(n.releases))
-	y.number("buries", uint64(n.buries))
-	y.number("kicks", uint64(n.kicks))
+	y.number("id", id)
+	y.quoted("tube", x.Tube)
+	y.bare("state", x.State)
+	y.number("pri", uint64(x.Pri))
+	y.number("age", uint64(x.Age.whole()))
+	y.number("delay", uint64(x.Delay))
+	y.number("ttr", uint64(x.TTR))
+	y.number("time-left", uint64(x.Left.whole()))
+	y.number("file", uint64(x.Segment))
+	y.number("reserves", uint64(x.Reserves))
+	y.number("timeouts", uint64(x.Timeouts))
+	y.number("releases", uint64(x.Releases))
+	y.number("buries", uint64(x.Buries))
+	y.number("kicks", uint64(x.Kicks))
 	l.reply(out, y)
 }

@@ -2,17 +2,23 @@ package engine
 
 import "trellis/codec"
 
-// touch starts the time to run of a reserved job anew. It is on record if the reservation is.
+// touch starts the time to run of a reserved job anew.
 func (s *Session) touch(now Time, id uint64, out *Output) {
-	sh, r, j := s.lockReserved(now, id, out)
-	if sh == nil {
-		return
+	err := s.loop.tx.Touch(now, id, s.reserved, out)
+	out.Answer(err, codec.ReplyTouched)
+}
+
+// touchingAll is a touch-all: it touches what the session has reserved when it begins.
+type touchingAll struct{ touches }
+
+func (s *Session) touchAll(now Time, out *Output) Outcome {
+	return (&touchingAll{touchesOf(s.reserved, now, out)}).turn(s, now, out)
+}
+
+func (ta *touchingAll) turn(s *Session, now Time, out *Output) Outcome {
+	if ta.Turn(&s.loop.tx, now, out) {
+		return s.yield(ta)
 	}
-	err := sh.touch(sh.reservations[j.Next], r, j, now+seconds(j.ttr), out)
-	sh.unlock(&s.loop.locks)
-	if err != nil {
-		out.refuse(err)
-		return
-	}
-	out.reply(codec.ReplyTouched)
+	out.Buf = codec.AppendCount(out.Buf, "TOUCHED_ALL", ta.Touched())
+	return Done
 }

@@ -10,19 +10,17 @@ import (
 // statsTubeX describes a tube with what beanstalkd does not count.
 func (s *Session) statsTubeX(now Time, name []byte, out *Output) {
 	l := s.loop
-	sh, t := s.lockTube(now, name, out)
-	if t == nil {
+	n, err := l.tx.Tube(now, name, out)
+	if err != nil {
+		out.Answer(err, "")
 		return
 	}
-	out.dependOn(sh.dependsOn(sh.now))
-	n := t.snapshot()
-	sh.unlock(&l.locks)
-	l.reply(out, n.appendEntry(append(l.scratch[:0], listHead...), "", ""))
+	l.reply(out, appendTube(append(l.scratch[:0], listHead...), &n, "", ""))
 }
 
-// appendEntry appends the tube's numbers with first before the first key, and rest before the
+// appendTube appends a tube's numbers with first before the first key, and rest before the
 // others.
-func (n *TubeSnapshot) appendEntry(b []byte, first, rest string) []byte {
+func appendTube(b []byte, n *TubeSnapshot, first, rest string) []byte {
 	y := yaml(b)
 	y.quoted(first+"name", n.Name)
 	number := func(k string, v uint64) {
@@ -61,7 +59,7 @@ func (n *TubeSnapshot) appendEntry(b []byte, first, rest string) []byte {
 // describes these tubes, each as it is at one moment, because the length goes first, and then
 // sends the list in parts.
 type listingTubes struct {
-	all   tubeNames // what was not looked at
+	all   tubeItems // what was not looked at
 	after string    // names up to this one are not of the page
 	most  int       // names that the page has
 	page  []string  // until all was looked at a heap, the greatest first; then what was not described, in order
@@ -81,11 +79,8 @@ const (
 func (s *Session) listTubeStats(now Time, cmd *codec.Command, out *Output) Outcome {
 	li := &listingTubes{after: string(cmd.Tube), most: int(cmd.Bound), found: cmd.Bound == 0}
 	if !li.found {
-		pages, count, _ := s.loop.engine.registry.snapshot()
-		li.all = tubeNames{pages: pages, left: count}
-		if s.flags&restricted != 0 {
-			li.all.grant = s.wait.grant.Grant
-		}
+		names, _, _ := s.loop.engine.TubeNames()
+		li.all = tubeItems{names, s.permits()}
 	}
 	return li.turn(s, now, out)
 }
@@ -116,16 +111,16 @@ func laterName(a, b *string) bool { return *a > *b }
 // look looks at some names. It returns false when there are no more.
 func (li *listingTubes) look() (more bool) {
 	for range nameSlice {
-		t, ok := li.all.tube()
+		name, ok := li.all.names.Next()
 		switch {
 		case !ok:
 			return false
-		case t == nil || t.name <= li.after:
+		case name <= li.after || li.all.permits != nil && !li.all.permits(name):
 		case len(li.page) < li.most:
-			li.page = append(li.page, t.name)
+			li.page = append(li.page, name)
 			heapUp(li.page, laterName)
-		case t.name < li.page[0]:
-			li.page[0] = t.name
+		case name < li.page[0]:
+			li.page[0] = name
 			heapDown(li.page, laterName)
 		}
 	}
@@ -134,17 +129,11 @@ func (li *listingTubes) look() (more bool) {
 
 // describe describes the next tube of the page, unless it has gone.
 func (li *listingTubes) describe(s *Session, now Time) {
-	c, name := &s.loop.locks, li.page[0]
+	name := li.page[0]
 	li.page = li.page[1:]
-	sh := s.loop.engine.shardFor([]byte(name))
-	sh.lock(c, now)
-	t := sh.byName[name]
-	if t == nil {
-		sh.unlock(c)
-		return
+	var on Output // that the list depends on
+	if n, err := s.loop.tx.Tube(now, []byte(name), &on); err == nil {
+		li.pos = max(li.pos, on.Pos)
+		li.text = appendTube(li.text, &n, "- ", "  ")
 	}
-	n := t.snapshot()
-	li.pos = max(li.pos, sh.dependsOn(sh.now))
-	sh.unlock(c)
-	li.text = n.appendEntry(li.text, "- ", "  ")
 }

@@ -3,30 +3,20 @@ package engine
 import "trellis/codec"
 
 func (s *Session) use(now Time, name []byte, out *Output) {
-	c := &s.loop.locks
-	old := s.used
-	if old.name == string(name) {
+	c, old := &s.loop.tx, s.used
+	if old.Name() == string(name) {
 		out.Buf = codec.AppendUsing(out.Buf, name)
 		return
 	}
 	if s.refuseToken(name, out) {
 		return
 	}
-	e := s.loop.engine
-	sh := e.shardFor(name)
-	sh.lock(c, now)
-	t := sh.tube(name, true)
+	t := c.Enter(now, name, 1, 0, true)
 	if t == nil {
-		sh.unlock(c)
-		out.reply(codec.ReplyOutOfMemory)
+		out.Reply(codec.ReplyOutOfMemory)
 		return
 	}
-	t.using++
 	s.used = t
-	sh.unlock(c)
 	out.Buf = codec.AppendUsing(out.Buf, name)
-	old.shard.lock(c, now)
-	old.using--
-	old.shard.removeIfUnused(old)
-	old.shard.unlock(c)
+	c.Attend(now, old, -1, 0)
 }

@@ -368,14 +368,14 @@ func TestAWaitingSessionIsShownWhileAnotherLoopClaimsIt(t *testing.T) {
 				shown <- j
 			}
 		}()
-		awaitLock("heldJobs")
+		awaitLock("HeldBy")
 	}}
 	c := codec.Command{Op: codec.OpPut, CountAs: codec.OpPut, TTR: 9, Size: 1, Body: []byte("x"), Terminated: true}
 	if other.session.Execute(s.now, &c, &other.out) != Done || other.took() != "INSERTED 1\r\n" {
 		t.Fatal("no put")
 	}
-	if j := <-shown; j.id != 1 {
-		t.Errorf("it holds job %d, want 1", j.id)
+	if j := <-shown; j.ID != 1 {
+		t.Errorf("it holds job %d, want 1", j.ID)
 	}
 	s.Settle()
 	if got := waiting.took(); got != "RESERVED 1 1\r\nx\r\n" {

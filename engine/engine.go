@@ -5,11 +5,8 @@ import (
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"trellis/engine/internal/arena"
 	"trellis/engine/internal/ids"
-	"trellis/engine/internal/queue"
 )
 
 const defaultShards = ids.MaxShards
@@ -17,19 +14,15 @@ const defaultShards = ids.MaxShards
 // Engine is a whole queue server without its connections. Make one with [New].
 type Engine struct {
 	shared
-	defaultShard *shard // of the tube that always exists
-	defaultTube  *tube
-	emptyTube    *tube // takes the place of the default tube for those who may not have that; see session_grant.go
-	roll         roll
-	draining     atomic.Bool
+	defaultTube *tube // always exists
+	emptyTube   *tube // takes the place of the default tube for those who may not have that; see session_grant.go
+	roll        roll
+	draining    atomic.Bool
+
+	refusedWatching atomic.Uint64 // watches beyond Limits.Watched
 
 	loopsMu sync.Mutex
 	loops   []*Loop // guarded by loopsMu
-
-	life      sync.RWMutex  // held to discard the engine, and shared by those who walk it
-	discarded atomic.Bool   // the engine is, or is about to be
-	era       atomic.Uint32 // its lowest bit marks the puts that go on record now: see Walk
-	walks     sync.Mutex    // held to change era, and until the puts of the era before are jobs
 }
 
 // New makes an engine at time 0.
@@ -47,49 +40,10 @@ func newEngine(cfg Config, seed maphash.Seed) *Engine {
 	if cfg.SegmentSize == 0 {
 		cfg.SegmentSize = 10 << 20
 	}
-	e := &Engine{shared: shared{cfg: cfg, seed: seed}}
-	e.recordIn(cfg.Journal)
-	e.ClockSet(cfg.Start)
-	for i := range n {
-		sh := &shard{
-			shared:       &e.shared,
-			number:       i,
-			self:         1 << i,
-			byName:       make(map[string]*tube),
-			jobs:         arena.NewSlab[job](),
-			counters:     arena.NewSlab[counters](),
-			reservations: make([]*reservations, 1),
-			due:          MaxTime,
-			armed:        MaxTime,
-		}
-		sh.tidier.shard = sh
-		sh.tidier.timer.Owner = &sh.tidier
-		sh.tombstones.shard = sh
-		sh.tombstones.timer.Owner = &sh.tombstones
-		sh.firings.shard = sh
-		sh.firings.timer.Owner = &sh.firings
-		sh.expiries.shard = sh
-		sh.expiries.timer.Owner = &sh.expiries
-		sh.table = queue.TableOf(&sh.jobs.Pool)
-		e.shards = append(e.shards, sh)
-	}
-	e.defaultShard = e.shardFor([]byte(defaultTube))
-	e.defaultTube = e.defaultShard.tube([]byte(defaultTube), false)
-	e.emptyTube = &tube{name: defaultTube, shard: e.defaultShard}
-	if cfg.Accounts != nil {
-		cfg.Accounts.add(&e.shared)
-	}
+	e := new(Engine)
+	e.shared.init(cfg, n, seed)
+	e.defaultTube, e.emptyTube = e.DefaultTubes()
 	return e
-}
-
-// ClockSet says that somebody has set the wall clock, so that Time 0 was at start
-// by it. No deadline moves, and no job's age; what is recorded in the journal goes
-// by the new time. Any goroutine may call it.
-func (e *Engine) ClockSet(start time.Time) {
-	if start.IsZero() {
-		start = time.Unix(0, 0)
-	}
-	e.start.Store(start.UnixNano())
 }
 
 // Drain turns drain mode on or off: while it is on, puts are refused. Any

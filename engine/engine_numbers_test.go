@@ -77,11 +77,11 @@ func TestNumbersAreNotGoneBeforeTheirSessionsHaveEnded(t *testing.T) {
 	s.ids = func(n int) uint64 { return sessionID(2, uint64(n)) }
 	c, producer := s.open(), s.open()
 	c.say("reserve")
-	sh := e.defaultShard
-	sh.lock(&c.loop.locks, s.now)
-	to := c.session.claim() // by another loop, which has not reserved the job yet
+	sh := e.defaultTube.shard
+	sh.lock(&c.loop.tx, s.now)
+	to := (*claimant)(&c.session).Claim() // by another loop, which has not reserved the job yet
 	c.session.watched[0].dequeue()
-	sh.unlock(&c.loop.locks)
+	sh.unlock(&c.loop.tx)
 	c.session.Close(s.now)
 	c.ended = true
 	producer.say("put 0 0 9 1", "x")
@@ -104,14 +104,14 @@ func TestNumbersAreNotGoneBeforeTheirSessionsHaveEnded(t *testing.T) {
 	if _, _, err := e.GiveNumbers(7, 1, 3); err != nil {
 		t.Errorf("the process itself gets more: %v", err)
 	}
-	sh.lock(&c.loop.locks, s.now)
+	sh.lock(&c.loop.tx, s.now)
 	r, j := sh.find(1)
 	pos, err := sh.reserve(to, r, j)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.session.deliver(sh, 1, pos)
-	sh.unlock(&c.loop.locks)
+	(*claimant)(&c.session).Deliver(&c.loop.tx, 1, pos)
+	sh.unlock(&c.loop.tx)
 	c.loop.Wake()
 	s.Settle()
 	again("it has ended", nil)

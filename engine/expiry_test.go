@@ -58,7 +58,7 @@ func TestManyJobsExpireInTurns(t *testing.T) {
 		c.putMany(t, 1, 5*maxMoves, "put 0 0 9 0\r\n\r\n")
 		c.expect(t, fmt.Sprintf("INSERTED %d\r\n", 5*maxMoves+1), "put 0 1 9 0 exp:0\r\n\r\n")
 		s.now += second
-		var locks lockSet
+		var locks tx
 		sh := s.engine.shards[2]
 		turns := 0
 		for ; sh.expiries.heap.count > 0; turns++ {

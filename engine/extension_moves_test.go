@@ -25,7 +25,7 @@ func TestTouchAllCountsAJobWhoseRecordMovesOnce(t *testing.T) {
 			c.expect(t, "DELETED\r\n", "delete %d\r\n", id)
 		}
 	}
-	sh := s.engine.defaultShard
+	sh := s.engine.defaultTube.shard
 	places := func() (p []ids.Place) {
 		for i := range held {
 			p = append(p, s.engine.ids.Get(uint64(8*(i+1))))
@@ -37,7 +37,7 @@ func TestTouchAllCountsAJobWhoseRecordMovesOnce(t *testing.T) {
 	if c.start(t, "touch-all") != Wait {
 		t.Fatalf("all is done at once: %q", c.took())
 	}
-	var by lockSet
+	var by tx
 	for range 10_000 {
 		s.now += tidyPause
 		sh.lock(&by, s.now)

@@ -191,8 +191,10 @@ func TestReservedJobsThatAreToBeDeletedAreSortedInSlices(t *testing.T) {
 	for i := range n {
 		c.expect(t, fmt.Sprintf("INSERTED %d\r\nRESERVED %d 0\r\n\r\n", i+1, i+1), "put 0 0 9 0\r\n\r\nreserve\r\n")
 	}
-	sh := s.engine.defaultShard
-	d := &deletionByID{deletion: deletionOf(sh, defaultTube, remove, most)}
+	sh := s.engine.defaultTube.shard
+	var b bulk
+	b.beginDeletion(sh, defaultTube, remove, most)
+	d := new(deletionByID)
 	unsorted := func() int {
 		if d.survey == nil {
 			return 0
@@ -202,19 +204,19 @@ func TestReservedJobsThatAreToBeDeletedAreSortedInSlices(t *testing.T) {
 	l := s.loops[0]
 	for more := true; more; {
 		before := unsorted()
-		sh.lock(&l.locks, s.now)
-		d.end = l.budget - scanSlice
+		sh.lock(&l.tx, s.now)
+		b.end = l.budget - scanSlice
 		var err error
-		if more, err = d.next(new(Output)); err != nil {
+		if more, err = d.next(&b, new(Output)); err != nil {
 			t.Fatal(err)
 		}
-		sh.unlock(&l.locks)
+		sh.unlock(&l.tx)
 		if sorted := before - unsorted(); sorted > sortSlice {
 			t.Errorf("%d jobs were put into order under one lock", sorted)
 		}
 	}
-	if d.done != most {
-		t.Errorf("%d jobs were deleted, not %d", d.done, most)
+	if b.done != most {
+		t.Errorf("%d jobs were deleted, not %d", b.done, most)
 	}
 	for i := most; i < n; i++ {
 		c.expect(t, "DELETED\r\n", "delete %d\r\n", i+1)

@@ -86,7 +86,7 @@ func TestTidyingTellsWhereJobsWithKeysAre(t *testing.T) {
 			c.expect(t, "DELETED\r\n", "delete %d\r\n", id)
 		}
 	}
-	sh := s.engine.defaultShard
+	sh := s.engine.defaultTube.shard
 	place := sh.shared.ids.Get(n)
 	s.Wait(time.Minute)
 	if sh.shared.ids.Get(n) == place {
@@ -175,7 +175,7 @@ func TestAStandbyCountsNoLaps(t *testing.T) {
 			must(err)
 		}
 	}
-	first := func() uint64 { return e.defaultShard.job(e.defaultShard.byName[defaultTube].next()).ID }
+	first := func() uint64 { return e.defaultTube.shard.job(e.defaultTube.shard.byName[defaultTube].next()).ID }
 	a := sessionID(1, 1)
 	must(f.Hold(&journal.Hold{ID: 1, Session: a, End: 9e9, Reserves: 1}))
 	must(f.Hold(&journal.Hold{ID: 1, Session: a, End: 10e9, Touch: true}))
@@ -211,7 +211,7 @@ func BenchmarkKeyedCycle(b *testing.B) {
 					c.must(&codec.Command{
 						Op: codec.OpPut, TTR: 1e9, Size: uint32(len(smallBody)), Body: smallBody, Terminated: true, Tags: tags[i%keys],
 					}, "INSERTED ")
-					c.loop.ids.GiveBack()
+					c.loop.tx.ids.GiveBack()
 				}
 				for i := range 2 * keys {
 					put(i)

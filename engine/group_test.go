@@ -109,7 +109,7 @@ func restarted(t *testing.T, entries []entry) successor {
 		if terms.Settled {
 			n = blocks[terms.After]
 		}
-		var locks lockSet
+		var locks tx
 		sh, _, j := x.engine.lockJob(&locks, id, x.now)
 		if is := j.state == held; is != (n > 0) {
 			t.Errorf("after %d records: job %d is held: %v, and %d members are left", len(entries), id, is, n)
@@ -197,7 +197,7 @@ func TestAJobThatIsToBeFiredMayMove(t *testing.T) {
 	f.err = journal.ErrNoSpace
 	c.expect(t, "DELETED\r\n", "delete 1\r\n")
 	f.err = nil
-	to := s.engine.tubeIn((s.engine.defaultShard.number+1)%len(s.engine.shards), "t")
+	to := s.engine.tubeIn((s.engine.defaultTube.shard.number+1)%len(s.engine.shards), "t")
 	c.expect(t, "INSERTED 3\r\nINSERTED 4\r\nMOVED\r\nMOVED\r\n", "%s%smove-job 2 %s\r\nmove-job 4 %s\r\n", put1("grp:g"), put1("aft:g"), to, to)
 	// The one is fired where it has come to, the other waits for the new member.
 	c.expect(t, "RESERVED 2 1\r\na\r\nNOT_FOUND\r\nDELETED\r\nRESERVED 4 1\r\na\r\n", "reserve-job 2\r\nreserve-job 4\r\ndelete 3\r\nreserve-job 4\r\n")

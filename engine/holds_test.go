@@ -16,7 +16,7 @@ import (
 func sessionID(number uint32, n uint64) uint64 { return uint64(number)<<(64-journal.NumberBits) | n }
 
 // standing is what a standby has of holds: where its jobs are, and who holds them until when.
-func (e *Engine) standing() string {
+func (e *shared) standing() string {
 	var list []string
 	for id := uint64(1); id <= 20; id++ {
 		p := e.ids.Get(id)

@@ -39,7 +39,7 @@ func TestALimitedKeyKeepsNoRoomForJobsThatHaveGone(t *testing.T) {
 	for i := range n {
 		c.expect(t, fmt.Sprintf("INSERTED %d\r\n", n+i+1), "put %d 0 9 0 con:k:%d\r\n\r\n", n, i+2)
 	}
-	key := s.engine.defaultShard.byName[defaultTube].limitedKeyOf("k")
+	key := s.engine.defaultTube.shard.byName[defaultTube].limitedKeyOf("k")
 	if key.others == nil || key.only.rest.Room() < n/2 {
 		t.Fatal("there are no jobs in a heap, or no groups beside the first")
 	}

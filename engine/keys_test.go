@@ -263,8 +263,8 @@ func TestAFlushOfTombstonesWaitsForRoom(t *testing.T) {
 	f.room = true
 	s.engine.Room()
 	slow(t, s).rounds()
-	if got := c.took(); got != "FLUSHED 0\r\n" || s.engine.defaultShard.totals.tombstones != 0 {
-		t.Errorf("%q, and %d tombstones are left", got, s.engine.defaultShard.totals.tombstones)
+	if got := c.took(); got != "FLUSHED 0\r\n" || s.engine.defaultTube.shard.totals.tombstones != 0 {
+		t.Errorf("%q, and %d tombstones are left", got, s.engine.defaultTube.shard.totals.tombstones)
 	}
 	s.noErrors(t)
 }
@@ -309,7 +309,7 @@ func TestARestoredTombstoneLastsNoLongerThanItMay(t *testing.T) {
 		t.Fatal(err)
 	}
 	follower.Serve(2, now)
-	sh := e.defaultShard
+	sh := e.defaultTube.shard
 	if k := sh.holder(defaultTube, "k"); k == nil {
 		t.Fatal("it does not hold its key")
 	} else if _, j := sh.find(1); j.at() != now+100*second {

@@ -6,7 +6,6 @@ import (
 
 	"trellis/codec"
 	"trellis/engine/internal/arena"
-	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
 )
 
@@ -39,7 +38,7 @@ type Loop struct {
 	engine *Engine
 	waker  Waker
 	peers  Carrier // the waker, if it is a Carrier; otherwise nil
-	locks  lockSet
+	tx     tx
 	budget int // what is left of this round, in units of cost
 
 	// What has had its share of this round. The rest waits for others, or for the next round.
@@ -54,7 +53,7 @@ type Loop struct {
 	// come. Anybody may read it.
 	alarm   atomic.Int64
 	alarmMu sync.Mutex  // held to write alarm; taken last
-	shards  []*shard    // whose deadlines are met here; guarded by Engine.loopsMu, and replaced as a whole
+	shards  []int       // whose deadlines are met here; guarded by Engine.loopsMu, and replaced as a whole
 	next    int         // the shard to begin with when deadlines are met
 	wheel   queue.Wheel // of waiting sessions' time-outs
 	due     Time        // when wheel wants to be advanced
@@ -77,21 +76,13 @@ type Loop struct {
 
 	stopping bool // the server ends: sessions that close have not failed at their jobs
 
-	// ahead counts, for each of two eras, the puts that are on record and not jobs yet:
-	// see Engine.Walk. The loop changes it, anybody may read it.
-	ahead [2]atomic.Int32
-
 	listed  map[*Session]listEnd  // where the last list-jobs of each session that sent one ended
 	weights map[*Session]*weights // of the sessions that have some
 
 	number   uint32 // of the ids of sessions that are opened without one; 0 for none
 	sessions uint64 // that have had one of its ids
 
-	ids           ids.Block
-	credit        credit
-	spareIncoming []*incoming
-	putKeys       putKeys
-	scratch       []byte // for statistics, whose length goes first in the reply
+	scratch []byte // for statistics, whose length goes first in the reply
 
 	counts loopCounts
 }
@@ -117,22 +108,18 @@ const (
 func (e *Engine) NewLoop(waker Waker) *Loop {
 	l := &Loop{engine: e, waker: waker, due: MaxTime, budget: roundBudget}
 	l.alarm.Store(int64(MaxTime))
-	l.locks = lockSet{budget: &l.budget, credit: &l.credit}
+	l.tx.Begin(&e.shared, &l.budget)
 	l.peers, _ = waker.(Carrier)
-	l.ids.Index = &e.ids
 	e.loopsMu.Lock()
 	defer e.loopsMu.Unlock()
 	e.loops = append(e.loops, l)
 	for _, l := range e.loops {
 		l.shards = nil
 	}
-	for i, sh := range e.shards {
+	for i := range e.Count() {
 		l := e.loops[i%len(e.loops)]
-		l.shards = append(l.shards, sh)
-		sh.mu.Lock()
-		sh.alarm, sh.armed = l.request, MaxTime
-		sh.setAlarm()
-		sh.mu.Unlock()
+		l.shards = append(l.shards, i)
+		e.AlarmBy(i, l.request)
 	}
 	return l
 }
@@ -140,7 +127,7 @@ func (e *Engine) NewLoop(waker Waker) *Loop {
 // Busy tells whether the loop's goroutine is inside a locked part of the
 // engine. When it is found so after a panic, the engine's state may be broken
 // and the process must not go on.
-func (l *Loop) Busy() bool { return l.locks.held != 0 }
+func (l *Loop) Busy() bool { return l.tx.Open() }
 
 // Refill begins a round: the loop has polled for input since the last one.
 func (l *Loop) Refill() { l.budget, l.behind, l.gaveBack = roundBudget, false, false }
@@ -168,7 +155,7 @@ func (l *Loop) Left() int { return l.budget }
 // after it has called any other method of the loop or of its sessions, because what
 // they hand over to the loop's own sessions does not wake it.
 func (l *Loop) Next(now Time) *Session {
-	l.ids.GiveBack()
+	l.tx.EndRound()
 	for l.budget > 0 {
 		if Time(l.alarm.Load()) <= now && (!l.behind || l.turns.empty()) {
 			l.fireDue(now)
@@ -207,21 +194,18 @@ func (l *Loop) Next(now Time) *Session {
 func (l *Loop) pending(now Time) bool {
 	if l.budget > 0 && !l.gaveBack && arena.Discarded() {
 		l.gaveBack = true
-		arena.GiveBack(giveBackBytes)
+		arena.GiveBack(arena.Slice)
 	}
 	return !l.turns.empty() || !l.calls.empty() || l.hasMail.Load() || l.fed.Load() || Time(l.alarm.Load()) <= now || arena.Discarded()
 }
 
-// giveBackBytes is how much memory is given back to the system between two polls.
-const giveBackBytes = 4 << 20
-
 // post tells the loop of a session that somebody with these locks has just claimed.
-func (l *Loop) post(s *Session, by *lockSet) {
+func (l *Loop) post(s *Session, by *tx) {
 	l.mail.mu.Lock()
 	l.mail.list = append(l.mail.list, s)
 	// A loop that is executing commands calls Next when it is done with them.
-	if l.unlockMail() && by != &l.locks {
-		by.wakers = append(by.wakers, l.waker)
+	if l.unlockMail() && by != &l.tx {
+		by.WakeAtEnd(l.waker)
 	}
 }
 
@@ -288,13 +272,8 @@ func (l *Loop) fireDue(now Time) {
 		if l.budget <= 0 {
 			break
 		}
-		sh := shards[l.next%len(shards)]
+		l.tx.MeetDeadlines(shards[l.next%len(shards)], now)
 		l.next++
-		sh.lock(&l.locks, now)
-		l.budget -= lockCost
-		sh.armed = MaxTime
-		sh.setAlarm()
-		sh.unlock(&l.locks)
 	}
 	if l.budget > 0 {
 		l.wheel.Advance(int64(now), &l.budget)

@@ -19,21 +19,11 @@ var ownOps = [256]bool{
 // of a state that clients share and no record behind that state proves it already.
 func (s *Session) Replied(n int, out *Output) {
 	s.bytesOut += uint64(n)
-	if out.showState {
-		s.loop.completePos(out)
-	}
+	s.loop.completePos(out)
 }
 
 func (l *Loop) completePos(out *Output) {
-	if b := l.engine.barrier; b != nil && out.showState {
-		out.dependOn(b.Barrier())
+	if out.TakeShowState() {
+		out.DependOn(l.engine.Barrier())
 	}
-	out.showState = false
-}
-
-// recordIn makes changes go into a journal, nil for none.
-func (e *Engine) recordIn(j Journal) {
-	e.cfg.Journal = j
-	e.barrier, _ = j.(Barrier)
-	e.holds, _ = j.(Holds)
 }

@@ -24,7 +24,7 @@ func TestAJobStaysReadyWhenThereIsNoMemoryToReserveIt(t *testing.T) {
 		}
 		census()
 	}
-	sh := s.engine.defaultShard
+	sh := s.engine.defaultTube.shard
 	sh.counters = arena.Slab[counters]{} // it can allocate nothing
 	say(c, "INSERTED 1\r\n", "put 0 0 9 1", "a")
 	s.Wait(1e9)
@@ -49,7 +49,7 @@ func TestAPutWithoutMemoryLeavesNothing(t *testing.T) {
 		for _, put := range []string{"put 0 0 9 3", "put 0 5 9 3"} {
 			s := newSim(100, 1)
 			c := s.open()
-			sh := s.engine.defaultShard
+			sh := s.engine.defaultTube.shard
 			if put == "put 0 0 9 3" {
 				sh.jobs = arena.Slab[job]{}
 			} else {

@@ -50,7 +50,7 @@ type watchful struct {
 }
 
 func (w *watchful) Put(r *journal.Record) (journal.Ticket, error) {
-	sh := w.engine.defaultShard
+	sh := w.engine.defaultTube.shard
 	locked := !sh.mu.TryLock()
 	if !locked {
 		sh.mu.Unlock()
@@ -100,7 +100,7 @@ func TestALargePutThatFailsAfterItsRecordIsTakenOffTheRecord(t *testing.T) {
 	c := s.open()
 	body := strings.Repeat("x", 100_000)
 	c.expect(t, "", "put 0 0 9 %d\r\n%s", len(body), body)
-	sh := s.engine.defaultShard
+	sh := s.engine.defaultTube.shard
 	sh.jobs = arena.Slab[job]{} // it can allocate nothing
 	c.expect(t, "OUT_OF_MEMORY\r\n", "\r\n")
 	sh.jobs = arena.NewSlab[job]()

@@ -170,10 +170,10 @@ func TestTheEndOfASessionComesBehindItsLastHold(t *testing.T) {
 	worker.say("reserve")
 	loop := worker.loop
 	from := len(record.entries)
-	sh := s.engine.defaultShard
-	sh.lock(&loop.locks, s.now)
-	to := worker.session.claim() // by another loop, which has not reserved the job yet
-	sh.unlock(&loop.locks)
+	sh := s.engine.defaultTube.shard
+	sh.lock(&loop.tx, s.now)
+	to := (*claimant)(&worker.session).Claim() // by another loop, which has not reserved the job yet
+	sh.unlock(&loop.tx)
 	if to == nil {
 		t.Fatal("the worker does not wait")
 	}
@@ -181,18 +181,18 @@ func TestTheEndOfASessionComesBehindItsLastHold(t *testing.T) {
 		t.Fatalf("it has left while a job was on its way: %q", record.since(from))
 	}
 	worker.ended = true
-	sh.lock(&loop.locks, s.now)
+	sh.lock(&loop.tx, s.now)
 	worker.session.watched[0].dequeue()
-	sh.unlock(&loop.locks)
+	sh.unlock(&loop.tx)
 	producer.say("put 0 0 9 1", "x")
-	sh.lock(&loop.locks, s.now)
+	sh.lock(&loop.tx, s.now)
 	r, j := sh.find(1)
 	pos, err := sh.reserve(to, r, j)
 	if err != nil {
 		t.Fatal(err)
 	}
-	worker.session.deliver(sh, 1, pos)
-	sh.unlock(&loop.locks)
+	(*claimant)(&worker.session).Deliver(&loop.tx, 1, pos)
+	sh.unlock(&loop.tx)
 	worker.loop.Wake()
 	s.Settle()
 	if got := record.since(from); got != "p1 ready by 2 at 16, h1 by 1 at 9, c1" {
@@ -211,13 +211,12 @@ func TestAPutThatIsTakenBackNamesItself(t *testing.T) {
 		t.Fatalf("recorded %q", got)
 	}
 	put := record.entries[0].record.Origin
-	sess := &c.session
-	sess.CommandEnds(put.Offset)
-	sh := s.engine.defaultShard
+	c.session.CommandEnds(put.Offset)
+	sh := s.engine.defaultTube.shard
 	in := &incoming{id: 1, size: uint32(len(big)), ticket: journal.Ticket{Pos: 1, Segment: record.jobs[1].segment}}
-	sh.lock(&c.loop.locks, s.now)
-	err := sess.unrecord(sh, in)
-	sh.unlock(&c.loop.locks)
+	sh.lock(&c.loop.tx, s.now)
+	err := c.loop.tx.unrecord(c.session.used, in, c.session.reserved.holder)
+	sh.unlock(&c.loop.tx)
 	if last := record.entries[len(record.entries)-1]; err != nil || last.kind != 'd' || last.record.Origin != put {
 		t.Errorf("%v: recorded %+v, want the put's origin %+v", err, last, put)
 	}
@@ -242,15 +241,15 @@ func TestWhoTakesOfficeEndsAllHoldsByRecords(t *testing.T) {
 		members[name].feed(t, first.entries)
 	}
 	next, other := members["next"], members["other"]
-	if got := strings.Count(other.engine.standing(), "reserved"); got != 3 {
-		t.Fatalf("%d jobs are held: %s", got, other.engine.standing())
+	if got := strings.Count(other.shared.standing(), "reserved"); got != 3 {
+		t.Fatalf("%d jobs are held: %s", got, other.shared.standing())
 	}
 	next.RecordIn(heldTape{second})
 	next.Serve(5, 0)
 	other.feed(t, second.entries)
 	for name, f := range members {
-		if got := f.engine.standing(); got != "1 ready, 2 ready, 4 ready" || f.engine.Contradictions() != 0 {
-			t.Errorf("%s has %s, %d contradictions", name, got, f.engine.Contradictions())
+		if got := f.shared.standing(); got != "1 ready, 2 ready, 4 ready" || f.shared.Contradictions() != 0 {
+			t.Errorf("%s has %s, %d contradictions", name, got, f.shared.Contradictions())
 		}
 	}
 	if n := len(second.entries); n != 2 || strings.Trim(second.since(0), "c12, ") != "" {

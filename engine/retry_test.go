@@ -258,7 +258,7 @@ func TestSettingsLieInPagesInTheOrderOfTheirNames(t *testing.T) {
 	check := func(list settingList, want map[string]uint32) {
 		t.Helper()
 		n, last := 0, ""
-		for x := list.next(); x != nil; x = list.next() {
+		for x := list.Next(); x != nil; x = list.Next() {
 			if n++; x.Tube <= last || want[x.Tube] != x.Attempts {
 				t.Fatalf("%q with %d behind %q, want %d", x.Tube, x.Attempts, last, want[x.Tube])
 			}

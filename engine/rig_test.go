@@ -109,7 +109,7 @@ func newRig(t *rapid.T, p rigPlan, f *file, start time.Time) *rig {
 		cfg.Journal = f
 	}
 	// Which tube is in which shard is random; here it must not be.
-	for r.engine == nil || r.engine.defaultShard.number != p.places[0] {
+	for r.engine == nil || r.engine.defaultTube.shard.number != p.places[0] {
 		r.shares = new(rigAccounts)
 		cfg.Accounts = &r.shares.accounts
 		r.engine = New(cfg)
@@ -169,7 +169,7 @@ func (r *rig) load() {
 // shed throws the ballast off: the tidier will move what is left.
 func (r *rig) shed() {
 	for sh, b := range r.ballast {
-		var c lockSet
+		var c tx
 		sh.lock(&c, r.now)
 		for _, x := range b.jobs {
 			sh.jobs.Free(x)
@@ -263,7 +263,7 @@ func (r *rig) expect(c *rigConn, got Outcome) {
 // ran says that a loop has called the engine, and that its batch of commands has
 // ended.
 func (r *rig) ran(l *rigLoop) {
-	l.ids.GiveBack()
+	l.tx.ids.GiveBack()
 	l.owed = true
 	r.settle()
 }
@@ -461,7 +461,7 @@ func (r *rig) meetAlarms(loopsFirst bool) {
 	if loopsFirst {
 		// Another loop's command may have come first to a shard.
 		for _, sh := range slices.Backward(r.engine.shards) {
-			var c lockSet
+			var c tx
 			sh.lock(&c, r.now)
 			sh.unlock(&c)
 		}
@@ -606,8 +606,8 @@ func (r *rig) compareTube(t *tube) {
 	}
 	var got []*modelClient
 	for w := t.firstWaiting; w != nil; w = w.next {
-		if w.waiter.(*Session).claimed.Load() == claimWaiting {
-			got = append(got, r.connOf(w.waiter.(*Session)).client)
+		if w.waiter.(*claimant).claimed.Load() == claimWaiting {
+			got = append(got, r.connOf((*Session)(w.waiter.(*claimant))).client)
 		}
 	}
 	if want := r.model.waitingFor(mt); !slices.Equal(got, want) {

@@ -227,7 +227,7 @@ func TestALargePutThatIsOnRecordAndBecomesNoJobIsDeletedThere(t *testing.T) {
 	_, f, c := newCramped(t)
 	c.expect(t, "", "put 0 0 9 100000\r\n%s\r\n", strings.Repeat("x", 100000))
 	f.room = true
-	if err := c.session.recordLarge(c.session.incoming); err != nil || f.jobs[5] == nil {
+	if err := c.loop.tx.recordLarge(c.session.used, c.session.incoming, &c.out); err != nil || f.jobs[5] == nil {
 		t.Fatalf("not recorded: %v", err)
 	}
 	if err := c.Close(); err != nil {
@@ -343,7 +343,7 @@ func TestALargeBodyOutlivesItsJobUntilItIsReleased(t *testing.T) {
 			for _, err := range (&census{engine: s.engine, sessions: []*Session{&c.session}}).run() {
 				t.Error(err)
 			}
-			if sh := s.engine.defaultShard; len(sh.pins) != 0 {
+			if sh := s.engine.defaultTube.shard; len(sh.pins) != 0 {
 				t.Errorf("%d pins are left", len(sh.pins))
 			}
 		})

@@ -634,7 +634,7 @@ func TestMemoryIsGivenBackOnceInARound(t *testing.T) {
 	}
 	s := newSim(1<<20, 1)
 	c := s.open()
-	const n = 3 * giveBackBytes >> 20
+	const n = 3 * arena.Slice >> 20
 	for i := range n {
 		c.expect(t, fmt.Sprintf("INSERTED %d\r\n", i+1), "put 0 0 9 %d\r\n%s\r\n", 1<<20, strings.Repeat("x", 1<<20))
 	}
@@ -690,7 +690,7 @@ func TestALoopKeepsMemoryForFewUnfinishedPuts(t *testing.T) {
 	for i, c := range s.conns {
 		c.expect(t, fmt.Sprintf("INSERTED %d\r\n", i+1), "\r\n")
 	}
-	if got := len(s.loops[0].spareIncoming); got != maxQueueCap {
+	if got := len(s.loops[0].tx.puts); got != maxQueueCap {
 		t.Errorf("the loop keeps memory for %d puts", got)
 	}
 }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"math/bits"
 	"sync/atomic"
 
 	"trellis/binlog/journal"
@@ -93,15 +92,11 @@ func (l *Loop) open(s *Session, t *tube, now Time) bool {
 		return false
 	}
 	s.flags = isOpen
-	sh := l.engine.defaultShard
-	sh.lock(&l.locks, now)
-	t.using++
-	t.watching++
-	sh.unlock(&l.locks)
+	l.tx.Attend(now, t, 1, 1)
 	s.used = t
-	s.first = [1]subscription{{waiter: s, tube: t}}
+	s.first = [1]subscription{subscribe((*claimant)(s), t)}
 	s.watched = s.first[:]
-	s.watchedShards = 1 << sh.number
+	s.watchedShards = t.Shards()
 	l.counts.opened.Add(1)
 	l.counts.sessions.Add(1)
 	return true
@@ -135,10 +130,10 @@ func (s *Session) executeSpecial(now Time, cmd *codec.Command, out *Output) (out
 		}
 	}
 	if s.flags&onRecord != 0 {
-		out.by = s.reserved.holder
+		out.ExecutesFor(s.reserved)
 	}
 	outcome = s.execute(now, cmd, out)
-	out.by = nil
+	out.ExecutesForNone()
 	if s.flags&isAged != 0 {
 		s.flags &^= isAged
 		if outcome == Wait && s.wait.task == nil {
@@ -156,7 +151,7 @@ func (s *Session) counted(cmd *codec.Command, out *Output) {
 	}
 	s.loop.budget--
 	if !ownOps[cmd.Op] {
-		out.showsState()
+		out.ShowsState()
 	}
 }
 
@@ -164,22 +159,22 @@ func (s *Session) counted(cmd *codec.Command, out *Output) {
 func (s *Session) executed(outcome Outcome, out *Output) {
 	if outcome == Wait {
 		s.flags |= isWaiting
-		out.waits()
+		out.Waits()
 	}
 }
 
 // Resume goes on with a command that was not finished, after Next has returned the
 // session.
 func (s *Session) Resume(now Time, out *Output) Outcome {
-	out.showsState()
+	out.ShowsState()
 	if s.flags&onRecord != 0 {
-		out.by = s.reserved.holder
+		out.ExecutesFor(s.reserved)
 	}
 	outcome := s.resume(now, out)
-	out.by = nil
+	out.ExecutesForNone()
 	s.flags &^= isAged
 	if outcome == Wait {
-		out.waits()
+		out.Waits()
 	} else {
 		s.flags &^= isWaiting
 	}
@@ -219,46 +214,15 @@ func (s *Session) HalfClose(now Time, out *Output) Outcome {
 		return Wait
 	}
 	s.flags &^= isWaiting
-	out.showsState()
+	out.ShowsState()
+	s.loop.tx.DependOnEnds(s.watchedShards, out)
 	s.timedOut(out, timedOut, int(s.wait.batch))
 	return Done
 }
 
 // Reserves tells whether the session has reserved a job. It takes the lock of
 // each shard in which it ever has.
-func (s *Session) Reserves(now Time) bool {
-	c := &s.loop.locks
-	for h := s.reserved.list(); h != nil; h = h.next {
-		h.shard.lock(c, now)
-		n := h.jobs.Len()
-		h.shard.unlock(c)
-		if n > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// reservationSet returns s.reserved, which it makes if need be.
-func (s *Session) reservationSet() *reservationSet {
-	if s.reserved == nil {
-		s.reserved = new(reservationSet)
-	}
-	return s.reserved
-}
-
-// lockAll takes the locks of a set of shards, in order.
-func (s *Session) lockAll(set shardSet, now Time) {
-	for ; set != 0; set &= set - 1 {
-		s.loop.engine.shards[bits.TrailingZeros16(uint16(set))].lock(&s.loop.locks, now)
-	}
-}
-
-func (s *Session) unlockAll(set shardSet) {
-	for ; set != 0; set &= set - 1 {
-		s.loop.engine.shards[bits.TrailingZeros16(uint16(set))].unlock(&s.loop.locks)
-	}
-}
+func (s *Session) Reserves(now Time) bool { return s.loop.tx.CountReserved(now, s.reserved, 1) > 0 }
 
 // wait is what a session needs whose command, or close, is not finished, or that is
 // restricted. What is here costs others nothing.
@@ -272,10 +236,9 @@ type wait struct {
 	until   Time        // when the client's time-out ends
 	soon    Time        // when the safety margin of one of its jobs begins
 	// The job that was handed over: written by the claimer.
-	shard *shard
-	id    uint64
-	pos   journal.Pos // in the journal that the reply depends on
-	// How the wait ended, when not by a job.
+	id  uint64
+	pos journal.Pos // in the journal that the reply depends on
+	// How the wait ended, when not by a job; gotJob while it has not.
 	verdict verdict
 	batch   uint16 // jobs that the reserve asks for, if it is a reserve-batch; 0 if it is not
 }

@@ -18,11 +18,7 @@ func (s *Session) Part(now Time) (done bool) {
 // CloseAbsent ends the absent sessions of a loop's number, whose clients have left: what they hold becomes
 // ready in turns. Any goroutine may call it once the engine has loops.
 func (e *Engine) CloseAbsent(number uint32) {
-	g := &e.numbers
-	g.mu.Lock()
-	ended := g.dismiss(func(n uint32) bool { return n == number })
-	g.mu.Unlock()
-	e.endAbsent(ended, 0)
+	e.endAbsent(e.numbers.Dismiss(number), 0)
 }
 
 // endAbsent has the loops give back what absent sessions held. Their end is on record up to pos, or is to be
@@ -31,18 +27,14 @@ func (e *Engine) endAbsent(held []*reservationSet, pos journal.Pos) {
 	if len(held) == 0 {
 		return
 	}
-	var c lockSet
-	sh := e.defaultShard
-	sh.lock(&c, 0)
-	e.emptyTube.using += len(held) // nobody's, as its users are
-	sh.unlock(&c)
+	c := tx{shared: &e.shared}
+	c.Attend(0, e.emptyTube, len(held), 0) // nobody's, as its users are
 	e.loopsMu.Lock()
 	loops := e.loops
 	e.loopsMu.Unlock()
 	for i, set := range held {
-		set.holder.gone = pos
 		l := loops[i%len(loops)]
-		l.revive(&Session{loop: l, id: set.holder.id, used: e.emptyTube, reserved: set, flags: onRecord | isGhost})
+		l.revive(&Session{loop: l, id: set.GoneAt(pos), used: e.emptyTube, reserved: set, flags: onRecord | isGhost})
 	}
 }
 

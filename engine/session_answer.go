@@ -72,7 +72,7 @@ func (s *Session) answer(now Time, cmd *codec.Command, effects []journal.Effect,
 	}
 	reply := lostReplies[cmd.Op].reply
 	s.tellAnswered(cmd, reply)
-	out.reply(reply)
+	out.Reply(reply)
 	return SameAnswer, Done
 }
 
@@ -141,8 +141,7 @@ func fits(cmd *codec.Command, x *journal.Effect) bool {
 func (s *Session) answerPut(now Time, cmd *codec.Command, effects []journal.Effect, out *Output) Answer {
 	pri, unique := cmd.Pri, cmd.Tags != nil && cmd.Tags.Unique != nil
 	if cmd.Op == codec.OpPutEnd {
-		in := s.incoming
-		pri, unique = in.pri, in.keys != nil && in.keys.Unique != ""
+		pri, unique = s.incoming.Pri()
 	}
 	var last *journal.Effect // that was not taken back
 	for i := range effects {
@@ -160,36 +159,24 @@ func (s *Session) answerPut(now Time, cmd *codec.Command, effects []journal.Effe
 		return NotDone
 	case last.Kind == journal.EffectPut:
 		out.Buf = codec.AppendInserted(out.Buf, last.ID)
-	case !unique || raisedStates[last.State] == "":
+	case !unique || raisedState(last.State) == "":
 		return NoAnswer
 	default:
-		out.Buf = codec.AppendRaised(out.Buf, last.ID, raisedStates[last.State], pri)
+		out.Buf = codec.AppendRaised(out.Buf, last.ID, raisedState(last.State), pri)
 	}
 	s.becomeProducer()
 	s.discardIncoming(now)
 	return SameAnswer
 }
 
-// raisedStates are the words for the state in which the log leaves a holder that was raised.
-var raisedStates = [...]string{
-	journal.Ready: duplicateStates[ready], journal.Stays: duplicateStates[reserved], journal.Buried: duplicateStates[buried],
-	journal.Delayed: duplicateStates[delayed], journal.Held: duplicateStates[held],
-}
-
 // answerReserve hands out a job again, if the session has it still.
 func (s *Session) answerReserve(now Time, id uint64, out *Output) Answer {
-	c := &s.loop.locks
-	sh, _, j := s.loop.engine.lockJob(c, id, now)
-	if sh == nil {
-		return NotDone
-	}
-	defer sh.unlock(c)
-	if !sh.reservedBy(s.reserved, j) {
+	informed := s.flags&isInformed != 0
+	if !s.loop.tx.Handed(now, id, s.reserved, 0, informed, out) {
 		return NotDone
 	}
 	s.becomeWorker()
-	s.appendReserved(out, sh, j)
-	if s.flags&isInformed != 0 {
+	if informed {
 		return OtherAnswer // it tells of the job's age
 	}
 	return SameAnswer
@@ -197,22 +184,19 @@ func (s *Session) answerReserve(now Time, id uint64, out *Output) Answer {
 
 // answerBatch hands out again what the session still has of some jobs.
 func (s *Session) answerBatch(now Time, effects []journal.Effect, out *Output) (Answer, Outcome) {
-	c, e := &s.loop.locks, s.loop.engine
-	b := &batch{whole: s.flags&isInformed == 0}
+	b := &batching{batchOf(0)}
+	whole := s.flags&isInformed == 0
 	for _, id := range lastHeld(effects) {
-		sh, _, j := e.lockJob(c, id, now)
-		if sh != nil && sh.reservedBy(s.reserved, j) {
-			b.jobs = append(b.jobs, batchJob{sh, id})
-		} else {
-			b.whole = false
-		}
-		if sh != nil {
-			sh.unlock(c)
+		if !b.Add(&s.loop.tx, now, id, s.reserved) {
+			whole = false
 		}
 		s.loop.budget--
 	}
-	if len(b.jobs) == 0 {
+	if b.Empty() {
 		return NotDone, Done
+	}
+	if whole {
+		b.MustBeWhole()
 	}
 	s.becomeWorker()
 	outcome := b.turn(s, now, out)
@@ -222,7 +206,7 @@ func (s *Session) answerBatch(now Time, effects []journal.Effect, out *Output) (
 	case outcome == Quit:
 		return NoAnswer, Done
 	}
-	if b.whole {
+	if whole {
 		return SameAnswer, outcome
 	}
 	return OtherAnswer, outcome

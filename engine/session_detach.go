@@ -1,7 +1,5 @@
 package engine
 
-import "slices"
-
 // A Detached is a session without an engine: what its client has asked for. It has no job. With it
 // the client goes on in another engine that has the same jobs, and notices nothing.
 type Detached struct {
@@ -60,7 +58,7 @@ func (s *Session) Begun() bool {
 	case nil, *retry:
 		return false
 	case putting:
-		return s.incoming.ticket.Segment != 0
+		return s.incoming.OnRecord()
 	}
 	return true
 }
@@ -85,16 +83,10 @@ func (s *Session) DetachRecorded() (d *Detached, ok bool) {
 // handedOver is the job that the session was handed over, and has, if its client was not told of it; 0 for none.
 func (s *Session) handedOver() (id uint64) {
 	w := s.wait
-	if w == nil || w.shard == nil {
+	if w == nil || w.id == 0 || !s.loop.tx.HasReserved(0, w.id, s.reserved) {
 		return 0
 	}
-	c := &s.loop.locks
-	w.shard.lock(c, 0)
-	if _, j := w.shard.find(w.id); j != nil && w.shard.reservedBy(s.reserved, j) {
-		id = w.id
-	}
-	w.shard.unlock(c)
-	return id
+	return w.id
 }
 
 func (s *Session) detachIf(can bool) (d *Detached, ok bool) {
@@ -109,14 +101,14 @@ func (s *Session) detachIf(can bool) (d *Detached, ok bool) {
 func (s *Session) detached() *Detached {
 	w := s.wait
 	d := &Detached{
-		used: s.used.name, flags: s.flags & carried, weights: s.loop.weights[s],
+		used: s.used.Name(), flags: s.flags & carried, weights: s.loop.weights[s],
 		opened: s.opened, commands: s.commands, bytesIn: s.bytesIn, bytesOut: s.bytesOut,
 	}
 	if s.flags&onRecord != 0 {
-		d.id, d.offset = s.id, s.reserved.holder.offset
+		d.id, d.offset = s.id, s.reserved.Offset()
 	}
 	for i := range s.watched {
-		d.watched = append(d.watched, s.watched[i].tube.name)
+		d.watched = append(d.watched, s.watched[i].Tube().Name())
 	}
 	if s.flags&restricted != 0 {
 		d.grant = w.grant.Grant
@@ -131,23 +123,14 @@ func (s *Session) detached() *Detached {
 		}
 	}
 	if in := s.incoming; in != nil {
-		kept := *in
-		if kept.body, kept.bytes, kept.missing, kept.account = 0, nil, nil, nil; in.id != 0 {
-			d.arrived = slices.Clone(in.bytes[:in.arrived()])
-		}
-		d.incoming = &kept
+		d.incoming, d.arrived = in.Detach()
 	}
 	return d
 }
 
 // holds tells whether the client was told of a job that the session has reserved.
 func (s *Session) holds() bool {
-	c, n := &s.loop.locks, 0
-	for h := s.reserved.list(); h != nil; h = h.next {
-		h.shard.lock(c, 0)
-		n += h.jobs.Len()
-		h.shard.unlock(c)
-	}
+	n := s.loop.tx.CountReserved(0, s.reserved, 2)
 	if n == 1 && s.handedOver() != 0 {
 		n--
 	}
@@ -190,10 +173,7 @@ func (l *Loop) restore(s *Session, d *Detached, by, now Time) {
 	s.bytesIn, s.bytesOut = s.bytesIn+d.bytesIn, d.bytesOut
 	s.flags |= d.flags &^ (isProducer | isWorker)
 	if d.weights != nil {
-		if l.weights == nil {
-			l.weights = make(map[*Session]*weights)
-		}
-		l.weights[s] = d.weights
+		l.weigh(s, d.weights)
 	}
 	if d.flags&isProducer != 0 {
 		s.becomeProducer()
@@ -214,12 +194,7 @@ func (l *Loop) restore(s *Session, d *Detached, by, now Time) {
 		}
 	}
 	if d.incoming != nil {
-		s.keepIncoming(*d.incoming)
-		if s.incoming.id != 0 {
-			s.incoming.id = 0
-			s.placeIncoming(now)
-			s.putChunk(now, d.arrived)
-		}
+		s.incoming = l.tx.AttachPut(now, s.used, d.incoming, d.arrived)
 	}
 	if d.again != nil {
 		s.flags |= isWaiting
@@ -229,8 +204,7 @@ func (l *Loop) restore(s *Session, d *Detached, by, now Time) {
 		s.waiter().since = d.since + by
 	}
 	if s.flags&onRecord != 0 {
-		h := s.reserved.holder
-		h.offset, h.told = d.offset, true
+		s.reserved.GoOnAt(d.offset)
 	}
 	if d.age > 0 {
 		s.waiter().since = now - d.age
@@ -240,49 +214,37 @@ func (l *Loop) restore(s *Session, d *Detached, by, now Time) {
 
 // isHanded says that a job was handed over to a session that waits: it has the job, unless that has gone.
 func (s *Session) isHanded(id uint64, now Time) {
-	c := &s.loop.locks
-	if sh, _, _ := s.loop.engine.lockJob(c, id, now); sh != nil {
-		s.wait.shard, s.wait.id, s.wait.pos = sh, id, 0
-		sh.unlock(c)
+	if s.loop.tx.TubeOf(now, id) != "" {
+		s.wait.id, s.wait.pos = id, 0
 	}
 }
 
 // goBackTo has a session that was just opened use and watch the tubes of d, in their order. No limit
 // keeps it from that.
 func (s *Session) goBackTo(d *Detached, now Time) {
-	c, first := &s.loop.locks, s.used
+	first := s.used
 	s.watchedShards = 0
 	list := make([]subscription, len(d.watched))
 	for i, name := range d.watched {
 		t := s.enter(first, name, now, 0, 1)
-		list[i] = subscription{waiter: s, tube: t}
-		s.watchedShards |= t.shard.self
+		list[i] = subscribe((*claimant)(s), t)
+		s.watchedShards |= t.Shards()
 	}
 	if s.watched = list; len(list) == 1 {
 		s.first[0] = list[0]
 		s.watched = s.first[:]
 	}
 	s.used = s.enter(first, d.used, now, 1, 0)
-	first.shard.lock(c, now)
-	first.using--
-	first.watching--
-	first.shard.unlock(c) // it stays, whoever uses it
+	s.loop.tx.Attend(now, first, -1, -1) // it stays, whoever uses it
 }
 
 // enter counts the session as one that uses, or watches, the tube of that name, which is made if
 // there is none. First is the one with which the session has begun: there may be another one of its
 // name, which is not the client's.
 func (s *Session) enter(first *tube, name string, now Time, using, watching int) *tube {
-	c, t, sh := &s.loop.locks, first, first.shard
-	if name != first.name {
-		sh = s.loop.engine.shardFor([]byte(name))
+	if name != first.Name() {
+		return s.loop.tx.Enter(now, []byte(name), using, watching, false)
 	}
-	sh.lock(c, now)
-	if name != first.name {
-		t = sh.tube([]byte(name), false)
-	}
-	t.using += using
-	t.watching += watching
-	sh.unlock(c)
-	return t
+	s.loop.tx.Attend(now, first, using, watching)
+	return first
 }

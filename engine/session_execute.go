@@ -20,7 +20,7 @@ func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 		return s.putEnd(now, cmd.Terminated, out)
 	case codec.OpPutTooBig:
 	case codec.OpPutTooBigEnd:
-		out.reply(codec.ReplyJobTooBig)
+		out.Reply(codec.ReplyJobTooBig)
 	case codec.OpReserve:
 		return s.reserve(now, MaxTime, out)
 	case codec.OpReserveWithTimeout:
@@ -52,7 +52,7 @@ func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	case codec.OpListTubes:
 		return s.listTubes(now, out)
 	case codec.OpListTubeUsed:
-		out.Buf = codec.AppendUsing(out.Buf, s.used.name)
+		out.Buf = codec.AppendUsing(out.Buf, s.used.Name())
 	case codec.OpListTubesWatched:
 		return s.listTubesWatched(now, out)
 	case codec.OpStats:
@@ -99,12 +99,12 @@ func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 		codec.OpSetDLQ, codec.OpSetTube, codec.OpDrain, codec.OpUndrain, codec.OpKickConn, codec.OpReload:
 		return s.audited(now, cmd, out)
 	case codec.OpUnknown, codec.OpAuth:
-		out.reply(codec.ReplyUnknownCommand)
+		out.Reply(codec.ReplyUnknownCommand)
 	case codec.OpHTTP:
-		out.reply(codec.ReplyUnknownCommand)
+		out.Reply(codec.ReplyUnknownCommand)
 		return Quit
 	default:
-		out.reply(codec.ReplyBadFormat)
+		out.Reply(codec.ReplyBadFormat)
 	}
 	return Done
 }
@@ -138,98 +138,14 @@ func (s *Session) manage(now Time, cmd *codec.Command, out *Output) Outcome {
 	return Done
 }
 
-// changed ends a command that was to change one job and holds the lock of its shard:
-// it appends the reply, or why the change was not made, or has the command executed
-// again when the journal has room.
-func (s *Session) changed(sh *shard, err error, cmd *codec.Command, out *Output, reply string) Outcome {
-	sh.unlock(&s.loop.locks)
-	return s.answerChange(err, cmd, out, reply)
-}
-
-// answerChange is changed without a lock.
-func (s *Session) answerChange(err error, cmd *codec.Command, out *Output, reply string) Outcome {
-	switch {
-	case err == nil:
-		out.reply(reply)
-	case errors.Is(err, journal.ErrRoom):
+// changed ends a command that was to change one job: it appends the reply, or why the change was not made, or
+// has the command executed again when the journal has room.
+func (s *Session) changed(err error, cmd *codec.Command, out *Output, reply string) Outcome {
+	if err != nil && errors.Is(err, journal.ErrRoom) {
 		again := retry(*cmd)
 		again.Tube, again.Body = nil, nil
 		return s.awaitRoom(&again)
-	default:
-		out.refuse(err)
 	}
+	out.Answer(err, reply)
 	return Done
-}
-
-// lockTube locks the shard of the tube of that name and returns the tube. If there is
-// none, it appends NOT_FOUND, holds no lock, and t is nil.
-func (s *Session) lockTube(now Time, name []byte, out *Output) (sh *shard, t *tube) {
-	sh = s.loop.engine.shardFor(name)
-	sh.lock(&s.loop.locks, now)
-	if t = sh.byName[string(name)]; t == nil {
-		s.notFound(sh, out, codec.ReplyNotFound)
-		sh.unlock(&s.loop.locks)
-	}
-	return sh, t
-}
-
-// lockJob locks the shard of a job and returns the job. If there is none, it appends
-// NOT_FOUND, holds no lock, and sh is nil.
-func (s *Session) lockJob(now Time, id uint64, out *Output) (sh *shard, r ref, j *job) {
-	if sh, r, j = s.loop.engine.lockJob(&s.loop.locks, id, now); sh == nil {
-		s.notFound(nil, out, codec.ReplyNotFound)
-	}
-	return sh, r, j
-}
-
-// lockReserved is lockJob for a job that the session has reserved. Others are not found.
-func (s *Session) lockReserved(now Time, id uint64, out *Output) (sh *shard, r ref, j *job) {
-	if sh, r, j = s.lockJob(now, id, out); sh != nil && !sh.reservedBy(s.reserved, j) {
-		s.refuseJob(sh, out)
-		return nil, 0, nil
-	}
-	return sh, r, j
-}
-
-// refuseJob releases the lock of the shard of a job to which the command may not be done, and
-// appends NOT_FOUND.
-func (s *Session) refuseJob(sh *shard, out *Output) Outcome {
-	sh.unlock(&s.loop.locks)
-	s.notFound(sh, out, codec.ReplyNotFound)
-	return Done
-}
-
-// lockJobWith locks the shard of a job, and all that are in set, and returns the job and what
-// it has locked. If there is no such job, it appends NOT_FOUND, holds no lock, and sh is nil.
-func (s *Session) lockJobWith(set shardSet, now Time, id uint64, out *Output) (sh *shard, r ref, j *job, locked shardSet) {
-	e := s.loop.engine
-	for {
-		p := e.ids.Get(id)
-		if p == 0 {
-			s.notFound(nil, out, codec.ReplyNotFound)
-			return nil, 0, nil, 0
-		}
-		sh = e.shards[p.Shard()]
-		locked = set | sh.self
-		s.lockAll(locked, now)
-		if r, j = sh.find(id); j != nil {
-			return sh, r, j, locked
-		}
-		s.unlockAll(locked) // it has gone, or moved
-	}
-}
-
-// notFound appends a reply that says that a job or tube is not there, or not as it
-// would have to be. A nil shard stands for all.
-func (s *Session) notFound(sh *shard, out *Output, reply string) {
-	if e := s.loop.engine; e.cfg.Journal != nil {
-		if sh != nil {
-			out.dependOn(sh.dependsOnEnds())
-		} else {
-			for _, sh := range e.shards {
-				out.dependOn(sh.dependsOnEnds())
-			}
-		}
-	}
-	out.reply(reply)
 }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"slices"
 
 	"trellis/codec"
@@ -28,46 +27,12 @@ func (d *Detached) Put() (b []byte, ok bool) {
 	switch {
 	case in == nil:
 		return nil, true
-	case in.id == 0:
+	case in.Lost():
 		return nil, false // its body is discarded
 	}
-	b = fmt.Appendf(nil, "put %d %d %d %d", in.pri, in.delay, in.ttr, in.size)
-	b = append(in.appendTags(b), "\r\n"...)
+	b = append(in.AppendCommand(nil), "\r\n"...)
 	if len(b) > codec.MaxLine {
 		return nil, false // it expires by the setting of its tube, for which there is no room in the line
 	}
 	return append(slices.Grow(b, len(d.arrived)), d.arrived...), true
-}
-
-// appendTags appends the tags of a put.
-func (in *incoming) appendTags(b []byte) []byte {
-	if in.timed && (in.keys == nil || in.keys.Terms == nil) {
-		b = append(b, " exp:0"...)
-	}
-	k := in.keys
-	if k == nil {
-		return b
-	}
-	if k.Unique != "" {
-		b = fmt.Appendf(b, " idp:%s:%d", k.Unique, k.Seconds)
-	}
-	if k.Limited != "" {
-		b = fmt.Appendf(b, " con:%s:%d", k.Limited, k.Limit)
-	}
-	t := k.Terms
-	if t == nil {
-		return b
-	}
-	for _, x := range [...]struct{ tag, name string }{{" fair:", t.Fair}, {" grp:", t.Group}, {" aft:", t.After}} {
-		if x.name != "" {
-			b = append(append(b, x.tag...), x.name...)
-		}
-	}
-	if t.Settled {
-		b = append(b, ":settled"...)
-	}
-	if in.timed {
-		b = fmt.Appendf(b, " exp:%d", t.Expires)
-	}
-	return b
 }

@@ -26,10 +26,10 @@ func (s *Session) Interests() Interests { return s.detached().Interests() }
 func (d *Detached) Interests() Interests {
 	x := Interests{Used: d.used, Watched: d.watched, Mode: codec.FIFO, Info: d.flags&isInformed != 0}
 	if d.weights != nil {
-		x.Weights = d.weights.of
+		x.Weights = d.weights.All()
 	}
 	if d.flags&isWeighted != 0 {
-		if x.Mode = codec.Weighted; d.weights.fair {
+		if x.Mode = codec.Weighted; d.weights.Fair() {
 			x.Mode = codec.WeightedFair
 		}
 	}
@@ -52,7 +52,8 @@ func Absent(id uint64, g *Grant, x Interests, age Time) (*Detached, error) {
 		d.flags |= isInformed
 	}
 	if x.Weights != nil {
-		d.weights = &weights{of: x.Weights, at: mix(id), fair: x.Mode == codec.WeightedFair}
+		d.weights = weightsOf(x.Weights, id)
+		d.weights.BeFair(x.Mode == codec.WeightedFair)
 		d.flags |= hasWeights
 		for _, w := range x.Weights {
 			if w == 0 {

@@ -44,7 +44,7 @@ func (s *Session) refuseToken(name []byte, out *Output) bool {
 	if len(name) != len(begin)+random || string(name[:len(begin)]) != begin {
 		return false
 	}
-	out.reply(codec.ReplyBadFormat)
+	out.Reply(codec.ReplyBadFormat)
 	if c := s.loop.peers; c != nil {
 		c.TokenSent(s)
 	}
@@ -141,12 +141,8 @@ func (l *Loop) OpenGranted(s *Session, g *Grant, now Time) bool {
 // openGranted is OpenGranted. A client that goes on had its connection before, and keeps it: meanwhile others may have
 // come, or the account may have got fewer.
 func (l *Loop) openGranted(s *Session, g *Grant, goesOn bool, now Time) error {
-	account := l.engine.accounts.Load().named(g.of)
-	switch {
-	case account == nil:
-	case goesOn:
-		account.connections.Add(1)
-	case !account.addConnection():
+	account := l.engine.Account(g.of)
+	if !account.Connect(goesOn) {
 		return ErrConnections
 	}
 	t := l.engine.defaultTube
@@ -154,9 +150,7 @@ func (l *Loop) openGranted(s *Session, g *Grant, goesOn bool, now Time) error {
 		t = l.engine.emptyTube
 	}
 	if !l.open(s, t, now) {
-		if account != nil {
-			account.connections.Add(-1)
-		}
+		account.EndConnection()
 		return ErrSessionID
 	}
 	s.waiter().grant = &g.alone
@@ -167,22 +161,25 @@ func (l *Loop) openGranted(s *Session, g *Grant, goesOn bool, now Time) error {
 	return nil
 }
 
+// permits is what tells whether a tube is the client's, nil if all are.
+func (s *Session) permits() func(tube string) bool {
+	if s.flags&restricted == 0 {
+		return nil
+	}
+	return s.wait.grant.permits
+}
+
 // Rate bounds how many commands of the session are to be executed, together with those of
 // others. It is nil where there is no bound.
 func (s *Session) Rate() *Rate {
-	if s.flags&restricted == 0 || s.wait.grant.account == nil || !s.wait.grant.account.rate.Limited() {
+	if s.flags&restricted == 0 {
 		return nil
 	}
-	return &s.wait.grant.account.rate
+	return s.wait.grant.account.Rate()
 }
 
 // RateOf is what bounds the commands of a grant's clients, nil where there is no bound.
-func (l *Loop) RateOf(g *Grant) *Rate {
-	if t := l.engine.accounts.Load().named(g.of); t != nil && t.rate.Limited() {
-		return &t.rate
-	}
-	return nil
-}
+func (l *Loop) RateOf(g *Grant) *Rate { return l.engine.Account(g.of).Rate() }
 
 // restrict looks at a command of a restricted session before it is executed. If it is not
 // to be, it answers it.
@@ -192,7 +189,8 @@ func (s *Session) restrict(now Time, cmd *codec.Command, out *Output) (outcome O
 	}
 	if tube := s.hidden(now, cmd); tube != "" {
 		s.tellDenied(cmd, tube, codec.ReplyNotFound)
-		s.notFound(nil, out, codec.ReplyNotFound)
+		s.loop.engine.NotFound(out)
+		out.Reply(codec.ReplyNotFound)
 		return Done, true
 	}
 	return Done, false
@@ -208,7 +206,7 @@ func (s *Session) mayExecute(cmd *codec.Command) bool {
 	case codec.OpPut, codec.OpPutBegin:
 		return has(RightPut) && usesOwn && (cmd.Tags == nil || g.permitsGroup(cmd.Tags.Group) && g.permitsGroup(cmd.Tags.After))
 	case codec.OpPutChunk, codec.OpPutEnd:
-		return has(RightPut) && usesOwn && !s.incoming.denied
+		return has(RightPut) && usesOwn && !s.incoming.Denied()
 	case codec.OpPutTooBig, codec.OpPutTooBigEnd:
 		return has(RightPut) && usesOwn
 	case codec.OpReserve, codec.OpReserveWithTimeout, codec.OpReserveJob,
@@ -259,15 +257,16 @@ func (s *Session) mayExecute(cmd *codec.Command) bool {
 func (s *Session) deny(cmd *codec.Command, out *Output) Outcome {
 	switch cmd.Op {
 	case codec.OpPutBegin:
-		s.keepIncoming(incoming{denied: true})
+		s.incoming = s.loop.tx.DenyPut()
 		return Done // answered when all of the body was discarded
 	case codec.OpPutChunk, codec.OpPutTooBig:
 		return Done
 	case codec.OpPutEnd:
-		s.freeIncoming()
+		s.loop.tx.FreePut(s.incoming)
+		s.incoming = nil
 	}
 	s.tellDenied(cmd, "", codec.ReplyUnknownCommand)
-	out.reply(codec.ReplyUnknownCommand)
+	out.Reply(codec.ReplyUnknownCommand)
 	if cmd.Op == codec.OpUse || cmd.Op == codec.OpWatch {
 		return Quit
 	}
@@ -292,14 +291,8 @@ func (s *Session) hidden(now Time, cmd *codec.Command) string {
 	default:
 		return "" // the others find only jobs that the client has reserved
 	}
-	c := &s.loop.locks
-	sh, _, j := s.loop.engine.lockJob(c, cmd.ID, now)
-	if sh == nil {
-		return ""
-	}
-	tube := sh.tubes[j.tube].name
-	sh.unlock(c)
-	if s.wait.grant.permits(tube) {
+	tube := s.loop.tx.TubeOf(now, cmd.ID)
+	if tube == "" || s.wait.grant.permits(tube) {
 		return ""
 	}
 	return tube

@@ -26,18 +26,18 @@ func (l *Loop) OpenAs(s *Session, id uint64, g *Grant, now Time) error {
 // openAs is OpenAs, also for a session that was absent if it goes on again.
 func (l *Loop) openAs(s *Session, id uint64, g *Grant, again bool, now Time) (err error) {
 	var held *reservationSet
-	records := l.engine.holds != nil
+	records, may := l.engine.RecordsHolds()
 	if records {
-		if !l.engine.holds.RecordsHolds() {
+		if !may {
 			return ErrNoHolds
 		}
-		if held, err = l.engine.numbers.enter(id, again); err != nil {
+		if held, err = l.engine.numbers.Enter(id, again); err != nil {
 			return err
 		}
 	}
 	if err := l.openUnder(s, id, g, again, now); err != nil {
 		if records {
-			l.engine.numbers.leave(id, held)
+			l.engine.numbers.Leave(id, held)
 		}
 		return err
 	}
@@ -49,7 +49,7 @@ func (l *Loop) openAs(s *Session, id uint64, g *Grant, again bool, now Time) (er
 		s.reserved = held
 		s.becomeWorker()
 	} else {
-		s.reservationSet().holder = &holder{id: id, told: true}
+		made(&s.reserved).GoOnRecord(id)
 	}
 	return nil
 }
@@ -88,7 +88,7 @@ func (s *Session) Record(room *atomic.Int64, now Time) bool {
 	if s.flags&onRecord != 0 {
 		return true
 	}
-	if e.holds == nil || !e.holds.RecordsHolds() || journal.NumberOf(s.id) == 0 && s.loop.number == 0 {
+	if _, may := e.RecordsHolds(); !may || journal.NumberOf(s.id) == 0 && s.loop.number == 0 {
 		return false
 	}
 	if journal.NumberOf(s.id) == 0 {
@@ -96,42 +96,10 @@ func (s *Session) Record(room *atomic.Int64, now Time) bool {
 		s.id = s.loop.newID()
 		e.roll.add(s) // nobody else has the id
 	}
-	hs := s.reservationSet()
-	// Whoever has the lock of one of its shards finds all of it on record there, or nothing.
-	s.lockAll(hs.shards, now)
-	size := int64(0)
-	for h := hs.first; h != nil; h = h.next {
-		size += int64(h.jobs.Len()) * journal.HoldSize
+	if !s.loop.tx.RecordAll(now, made(&s.reserved), s.id, room) {
+		return false
 	}
-	ok := room.Add(-size) >= 0
-	if !ok {
-		room.Add(size)
-	} else if _, err := e.numbers.enter(s.id, false); err != nil {
-		ok = false
-	} else {
-		hs.holder = &holder{id: s.id}
-		ok = hs.record()
-	}
-	s.unlockAll(hs.shards)
-	if ok {
-		s.flags |= onRecord
-	}
-	return ok
-}
-
-// record puts all that a session has reserved on record, whose shards are locked. It fails only if another
-// server has taken over.
-func (hs *reservationSet) record() bool {
-	hs.holder.told = true // no command has made these records
-	for h := hs.first; h != nil; h = h.next {
-		for r := range h.jobs.All() {
-			j := h.shard.job(r)
-			reserves := h.shard.counters.At(j.counters).reserves
-			if _, err := h.shard.recordHold(hs.holder, j, j.at(), reserves, true); err != nil {
-				return false
-			}
-		}
-	}
+	s.flags |= onRecord
 	return true
 }
 
@@ -139,15 +107,6 @@ func (hs *reservationSet) record() bool {
 // executed next. It only grows.
 func (s *Session) CommandEnds(offset uint64) {
 	if s.flags&onRecord != 0 {
-		h := s.reserved.holder
-		h.offset, h.told = offset, false
+		s.reserved.CommandEnds(offset)
 	}
-}
-
-// origin is the command that is executed, if the session is on record and nothing has told of it.
-func (s *Session) origin() (o journal.Origin) {
-	if s.flags&onRecord != 0 {
-		o = s.reserved.holder.origin()
-	}
-	return o
 }

@@ -28,7 +28,15 @@ type shared struct {
 	holds    Holds   // the journal's, nil if it has none
 
 	numbers        numbers       // of the loops of all members
-	contradictions atomic.Uint64 // records of reservations that did not fit: see Engine.Contradictions
+	contradictions atomic.Uint64 // records of reservations that did not fit: see Contradictions
+
+	pursesMu sync.Mutex
+	purses   []*purse // of the loops; guarded by pursesMu
+
+	life      sync.RWMutex  // held to discard the shards, and shared by those who walk them
+	discarded atomic.Bool   // they are, or are about to be
+	era       atomic.Uint32 // its lowest bit marks the puts that go on record now: see Walk
+	walks     sync.Mutex    // held to change era, and until the puts of the era before are jobs
 }
 
 // A shard holds some of the tubes with all their jobs, reservations and timers,
@@ -40,7 +48,7 @@ type shard struct {
 	self   shardSet // the set of this shard alone
 
 	mu sync.Mutex
-	by *lockSet // of the goroutine that holds mu
+	by *tx // of the goroutine that holds mu
 
 	byName    map[string]*tube
 	tubes     []*tube // nil where free
@@ -103,31 +111,9 @@ type shardTotals struct {
 	fired          uint64              // jobs that were held until their groups were complete
 }
 
-// A lockSet is the shards whose locks a goroutine holds, and what it does there is paid
-// from. The zero lockSet is that of a goroutine which only looks, and pays nothing.
-type lockSet struct {
-	held   shardSet
-	wakers []Waker // to be called when the last lock is released
-	budget *int    // what is left of the loop's round, in units of cost: see [Loop.Spend]
-	credit *credit // memory that the loop may give to jobs
-
-	firings []firing // of groups that it has made complete, to be fired when the last lock is released
-	firing  bool     // it does so now
-}
-
-// lockCost is what it costs to take a lock and look.
-const lockCost = 1
-
-// spend takes a cost off the budget.
-func (c *lockSet) spend(cost int) {
-	if c.budget != nil {
-		*c.budget -= cost
-	}
-}
-
 // lock takes the shard for c and does what is due in it, so that what c sees
 // does not depend on how late a timer is, unless very much is due at once.
-func (sh *shard) lock(c *lockSet, now Time) {
+func (sh *shard) lock(c *tx, now Time) {
 	sh.mu.Lock()
 	c.held |= sh.self
 	sh.by, sh.now, sh.moves = c, max(sh.now, now), maxMoves
@@ -139,7 +125,7 @@ func (sh *shard) lock(c *lockSet, now Time) {
 // unlock releases the shard and, with the last of c's locks, fires groups and wakes loops. It is not to
 // be deferred where the shard is being changed: a panic has to leave the lock
 // held, for [Loop.Busy] to tell.
-func (sh *shard) unlock(c *lockSet) {
+func (sh *shard) unlock(c *tx) {
 	now := sh.now
 	sh.by = nil
 	sh.mu.Unlock()
@@ -147,18 +133,6 @@ func (sh *shard) unlock(c *lockSet) {
 	if c.held == 0 && len(c.firings)+len(c.wakers) > 0 {
 		c.released(sh.shared, now)
 	}
-}
-
-// released fires groups and wakes loops, after the last lock was released.
-func (c *lockSet) released(e *shared, now Time) {
-	if len(c.firings) > 0 {
-		c.fireGroups(e, now)
-	}
-	for i, w := range c.wakers {
-		c.wakers[i] = nil
-		w.Wake()
-	}
-	c.wakers = c.wakers[:0]
 }
 
 // maxMoves is how many jobs at most become ready by time, or are handed to waiting
@@ -231,38 +205,6 @@ func (sh *shard) find(id uint64) (ref, *job) {
 		return 0, nil
 	}
 	return p.Ref(), sh.job(p.Ref())
-}
-
-// lockJob takes the lock of the shard in which a job lives and returns the job.
-// Without such a job it takes no lock and sh is nil.
-func (e *shared) lockJob(c *lockSet, id uint64, now Time) (sh *shard, r ref, j *job) {
-	return e.lockRecord(c, id, now, false)
-}
-
-// lockRecord is lockJob, which finds tombstones as well if it is to.
-func (e *shared) lockRecord(c *lockSet, id uint64, now Time, tombstones bool) (sh *shard, r ref, j *job) {
-	entry := e.ids.Entry(id)
-	if entry == nil {
-		return nil, 0, nil
-	}
-	for {
-		p := ids.Place(entry.Load())
-		if p == 0 {
-			return nil, 0, nil
-		}
-		sh = e.shards[p.Shard()]
-		sh.lock(c, now)
-		// The job may be gone by now, or its record may have moved.
-		p = ids.Place(entry.Load())
-		if p != 0 && p.Shard() == sh.number {
-			if j = sh.job(p.Ref()); j.state != tombstone || tombstones {
-				return sh, p.Ref(), j
-			}
-			sh.unlock(c)
-			return nil, 0, nil
-		}
-		sh.unlock(c)
-	}
 }
 
 func (sh *shard) body(j *job) []byte { return sh.bodies.Bytes(j.body, j.size) }

@@ -149,14 +149,36 @@ func (a *tally) keysFit() bool {
 	return true
 }
 
-// addConnection counts a client, unless that would be one too many.
-func (a *tally) addConnection() bool {
+// Connect counts a client, unless that would be one too many and it is not one that goes on.
+func (a *tally) Connect(goesOn bool) bool {
+	if a == nil {
+		return true
+	}
+	if goesOn {
+		a.connections.Add(1)
+		return true
+	}
 	if overLimit(a.connections.Add(1), a.account.limits.Load().Connections) {
 		a.connections.Add(-1)
 		a.refusedConnections.Add(1)
 		return false
 	}
 	return true
+}
+
+// EndConnection counts a client off.
+func (a *tally) EndConnection() {
+	if a != nil {
+		a.connections.Add(-1)
+	}
+}
+
+// Rate bounds how many commands the clients of the account have executed. It is nil where there is no bound.
+func (a *tally) Rate() *Rate {
+	if a == nil || !a.rate.Limited() {
+		return nil
+	}
+	return &a.rate
 }
 
 // A holding is the part of an account's tally that a tube, or the unique keys of a tube's

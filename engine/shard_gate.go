@@ -117,6 +117,25 @@ func (t *tube) awaitOpening() {
 	}
 }
 
+// Pause shuts the tube of that name for so many seconds, or opens it if that is 0.
+func (c *tx) Pause(now Time, name []byte, delay uint32, out *Output) error {
+	sh, t := c.lockTube(now, name, out)
+	if t == nil {
+		return errNotFound
+	}
+	t.pauses++
+	t.pause, t.pausedUntil = delay, now+seconds(delay)
+	if delay == 0 {
+		t.pausedUntil = 0
+	} else {
+		sh.arm(&t.timer, t.pausedUntil)
+	}
+	t.gate()
+	sh.dispatch(t)
+	sh.unlock(c)
+	return nil
+}
+
 // mayStart tells whether the tube's limits let a job be reserved, although the tube may be
 // paused.
 func (t *tube) mayStart() bool {

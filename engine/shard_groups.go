@@ -242,8 +242,13 @@ func (gs *groups) waiting(g *jobGroup) int {
 }
 
 // A groupCount is what is told of a group.
-type groupCount struct {
-	members, buried, held int
+type groupCount struct{ Members, Buried, Held int }
+
+// Group returns the counts of the group of that name, which are 0 if there is none.
+func (e *shared) Group(name string, out *Output) groupCount {
+	n := e.groups.look(name)
+	e.NotFound(out) // members and held jobs have come and gone in any shard
+	return n
 }
 
 // look returns the counts of the group of that name, which are 0 if there is none.
@@ -255,7 +260,7 @@ func (gs *groups) look(name string) (n groupCount) {
 	if g := s.find(name, hash); g != nil {
 		n = groupCount{g.members, g.buried, 0}
 		for _, held := range g.held {
-			n.held += int(held)
+			n.Held += int(held)
 		}
 	}
 	return n

@@ -14,7 +14,7 @@ import (
 //
 // Who makes a group complete has the lock of one shard or another, and does not know whether it
 // may wait for those of the shards that hold jobs for the group. It notes the firing
-// (lockSet.firings), and fires them when it holds no lock any more. So what it does next, it does
+// (tx.firings), and fires them when it holds no lock any more. So what it does next, it does
 // after that.
 
 // A heldEntry is what belongs to a job while it is held. The lock of the job's shard guards it. It goes
@@ -223,7 +223,7 @@ func (sh *shard) removeHeld(t *tube, j *job) {
 }
 
 // fireGroups fires what is held for the groups that a goroutine has made complete. It holds no lock.
-func (c *lockSet) fireGroups(e *shared, now Time) {
+func (c *tx) fireGroups(e *shared, now Time) {
 	if c.firing {
 		return
 	}

@@ -28,9 +28,14 @@ type Holds interface {
 	DeleteFor(id uint64, former journal.Former, by journal.Origin) (journal.Pos, error)
 }
 
-// recordsAll tells whether all who read the journal can read whatever this program writes. Where it
+// RecordsAll tells whether all who read the journal can read whatever this program writes. Where it
 // does not, only records of reservations are asked for, after RecordsHolds.
-func (e *shared) recordsAll() bool { return e.holds == nil || e.holds.RecordsAll() }
+func (e *shared) RecordsAll() bool { return e.holds == nil || e.holds.RecordsAll() }
+
+// RecordsHolds tells whether reservations are to be on record, and whether all who read the journal can read that.
+func (e *shared) RecordsHolds() (records, may bool) {
+	return e.holds != nil, e.holds != nil && e.holds.RecordsHolds()
+}
 
 // A holder is a session on record, in the sight of a shard. The session's loop owns it, or
 // whoever has claimed the session.
@@ -60,8 +65,67 @@ func (h *holder) origin() (o journal.Origin) {
 	return o
 }
 
-// recordHold records that a session has a job, until when, and how often it was reserved then. A touch tells of its command if no
-// record has; any other hold does always, because a reserve-batch has many.
+// GoOnRecord puts a session of that id, which has no reservations, on record. No record tells of what it does
+// before the end of a command is known.
+func (hs *reservationSet) GoOnRecord(session uint64) { hs.holder = &holder{id: session, told: true} }
+
+// GoneAt notes that the number of an absent session is gone, which is on record up to pos, or 0 if it is not. It
+// returns the session's id.
+func (hs *reservationSet) GoneAt(pos journal.Pos) (session uint64) {
+	hs.holder.gone = pos
+	return hs.holder.id
+}
+
+// Offset is where in the input of a session on record the command ends that was executed last.
+func (hs *reservationSet) Offset() uint64 { return hs.holder.offset }
+
+// GoOnAt says that the session goes on behind that place of its input, of which records have told.
+func (hs *reservationSet) GoOnAt(offset uint64) { hs.holder.offset, hs.holder.told = offset, true }
+
+// CommandEnds says where in the input of a session on record the command ends that is executed next.
+func (hs *reservationSet) CommandEnds(offset uint64) {
+	hs.holder.offset, hs.holder.told = offset, false
+}
+
+// RecordAll puts a session of that id on record, with all that it has reserved. It reports false, and leaves it off
+// the record, if the records take more bytes than room has, from which they are taken, if its number is gone, or if
+// another server has taken over.
+func (c *tx) RecordAll(now Time, hs *reservationSet, session uint64, room *atomic.Int64) bool {
+	// Whoever has the lock of one of its shards finds all of it on record there, or nothing.
+	c.lockAll(hs.shards, now)
+	ok := c.recordAll(hs, session, room)
+	c.unlockAll(hs.shards)
+	return ok
+}
+
+// recordAll is RecordAll with all locks held.
+func (c *tx) recordAll(hs *reservationSet, session uint64, room *atomic.Int64) bool {
+	size := int64(0)
+	for h := hs.first; h != nil; h = h.next {
+		size += int64(h.jobs.Len()) * journal.HoldSize
+	}
+	if room.Add(-size) < 0 {
+		room.Add(size)
+		return false
+	}
+	if _, err := c.shared.numbers.Enter(session, false); err != nil {
+		return false
+	}
+	hs.holder = &holder{id: session, told: true} // no command has made these records
+	for h := hs.first; h != nil; h = h.next {
+		for r := range h.jobs.All() {
+			j := h.shard.job(r)
+			reserves := h.shard.counters.At(j.counters).reserves
+			if _, err := h.shard.recordHold(hs.holder, j, j.at(), reserves, true); err != nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// recordHold records that a session has a job until end, which was reserved so often then. A touch tells of its
+// command if no record has; any other hold does always, because a reserve-batch has many.
 func (sh *shard) recordHold(s *holder, j *job, end Time, reserves uint32, touch bool) (journal.Pos, error) {
 	h := journal.Hold{ID: j.ID, Session: s.id, End: sh.shared.wall(end), Offset: s.offset, Reserves: reserves}
 	if touch {

@@ -224,3 +224,12 @@ type Barrier interface {
 	// committed. Like the methods of Journal it does not wait.
 	Barrier() journal.Pos
 }
+
+// Barrier returns a position in the journal that is committed only if this server was not replaced before. It is 0
+// if there is no such journal.
+func (e *shared) Barrier() journal.Pos {
+	if e.barrier == nil {
+		return 0
+	}
+	return e.barrier.Barrier()
+}

@@ -9,26 +9,26 @@ import (
 	"trellis/engine/internal/ids"
 )
 
-// credit is memory that a loop may give to jobs. Its bytes are counted in
+// quota is memory that a loop may give to jobs. Its bytes are counted in
 // usage.memory already, so that loops do not contend for that counter with every put
 // and every delete. On two cores that buys 2 to 4 % (BenchmarkParallelCycle with a limit).
 //
-// No put is accepted that would make jobs and credits exceed Limits.Memory. What other
+// No put is accepted that would make jobs and quotas exceed Limits.Memory. What other
 // commands, and keys, take is counted without asking, and may exceed it: a job that moves
 // makes keys in its new tube, and a limited key is made when its job is. Before a put is
-// refused, the credits of all loops are called in. It may be refused all the same while
-// other loops take portions in that very moment: then up to creditPortion bytes a loop are free.
+// refused, the quotas of all loops are called in. It may be refused all the same while
+// other loops take portions in that very moment: then up to quotaPortion bytes a loop are free.
 //
-// Only its loop's goroutine adds to a credit. Any goroutine may call it in.
-type credit struct {
+// Only its loop's goroutine adds to a quota. Any goroutine may call it in.
+type quota struct {
 	_     [64]byte
 	bytes atomic.Int64 // never negative
 	_     [64]byte
 }
 
-// creditPortion is how many bytes a loop takes from the limit at a time. It keeps no more
+// quotaPortion is how many bytes a loop takes from the limit at a time. It keeps no more
 // than twice as many.
-const creditPortion = 64 << 10
+const quotaPortion = 64 << 10
 
 // jobFootprint is the memory that a job with a body of size bytes is counted for. keys may
 // be nil.
@@ -40,14 +40,14 @@ func jobFootprint(size uint32, keys *journal.Keys) int64 {
 	return n
 }
 
-// spend takes n bytes out of a credit, if it has them.
-func (c *credit) spend(n int64) bool {
+// spend takes n bytes out of a quota, if it has them.
+func (q *quota) spend(n int64) bool {
 	for {
-		have := c.bytes.Load()
+		have := q.bytes.Load()
 		if have < n {
 			return false
 		}
-		if c.bytes.CompareAndSwap(have, have-n) {
+		if q.bytes.CompareAndSwap(have, have-n) {
 			return true
 		}
 	}
@@ -68,42 +68,42 @@ func (u *usage) take(n, limit int64) bool {
 
 // dismiss counts a put of n bytes off, also in the account to which it was admitted, if there
 // is one. c is the goroutine that calls it.
-func (e *shared) dismiss(c *lockSet, account *tally, n int64) {
+func (e *shared) dismiss(c *tx, account *tally, n int64) {
 	e.refundBytes(c, n)
 	account.dismiss(n)
 }
 
 // countBytes counts n bytes whether they fit below the limit or not.
-func (e *shared) countBytes(c *lockSet, n int64) {
-	if e.cfg.Limits.Memory == 0 || c.credit != nil && c.credit.spend(n) {
+func (e *shared) countBytes(c *tx, n int64) {
+	if e.cfg.Limits.Memory == 0 || c.purse != nil && c.quota.spend(n) {
 		return
 	}
 	e.usage.memory.Add(n)
 }
 
 // refundBytes counts n bytes of a job off.
-func (e *shared) refundBytes(c *lockSet, n int64) {
+func (e *shared) refundBytes(c *tx, n int64) {
 	if e.cfg.Limits.Memory == 0 {
 		return
 	}
-	if c.credit == nil {
+	if c.purse == nil {
 		e.usage.memory.Add(-n)
 		return
 	}
-	if have := c.credit.bytes.Add(n); have > 2*creditPortion && c.credit.bytes.CompareAndSwap(have, creditPortion) {
-		e.usage.memory.Add(creditPortion - have)
+	if have := c.quota.bytes.Add(n); have > 2*quotaPortion && c.quota.bytes.CompareAndSwap(have, quotaPortion) {
+		e.usage.memory.Add(quotaPortion - have)
 	}
 }
 
 // usage is what is held of what Limits bound, and how often that was too much.
 type usage struct {
 	_      [64]byte
-	memory atomic.Int64 // bytes of jobs and of the loops' credits; counted only while they are limited
+	memory atomic.Int64 // bytes of jobs and of the loops' quotas; counted only while they are limited
 	_      [64]byte
 
 	keys atomic.Int64 // unique and limited keys, each by tube
 
-	refusedMemory, refusedTubes, refusedWatching, refusedKeys atomic.Uint64
+	refusedMemory, refusedTubes, refusedKeys atomic.Uint64
 }
 
 // jobMemory is what a job takes beside its body: its record, its counters, and

@@ -106,8 +106,8 @@ var (
 	ErrNoNumbers = errors.New("there are no numbers for the loops")
 )
 
-// enter notes that a session begins, or that an absent one goes on, which returns what that holds.
-func (g *numbers) enter(session uint64, again bool) (*reservationSet, error) {
+// Enter notes that a session begins, or that an absent one goes on, which returns what that holds.
+func (g *numbers) Enter(session uint64, again bool) (*reservationSet, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.isGone(journal.NumberOf(session)) {
@@ -133,8 +133,8 @@ func (g *numbers) come(session uint64) {
 	g.present[journal.NumberOf(session)]++
 }
 
-// leave notes that no loop has a session any more: it has ended, or is absent and holds that.
-func (g *numbers) leave(session uint64, held *reservationSet) {
+// Leave notes that no loop has a session any more: it has ended, or is absent and holds that.
+func (g *numbers) Leave(session uint64, held *reservationSet) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if held != nil {
@@ -158,6 +158,13 @@ func (g *numbers) anyPresent(among func(number uint32) bool) bool {
 	return false
 }
 
+// Dismiss takes what the absent sessions of a number have reserved, to be given back.
+func (g *numbers) Dismiss(number uint32) []*reservationSet {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.dismiss(func(n uint32) bool { return n == number })
+}
+
 // dismiss takes the absent sessions of those numbers, by their ids: they go to loops to give back what they
 // hold. With mu held.
 func (g *numbers) dismiss(of func(number uint32) bool) (held []*reservationSet) {
@@ -169,4 +176,92 @@ func (g *numbers) dismiss(of func(number uint32) bool) (held []*reservationSet) 
 	}
 	slices.SortFunc(held, func(a, b *reservationSet) int { return cmp.Compare(a.holder.id, b.holder.id) })
 	return held
+}
+
+// Give returns n numbers of a process of a member, of which it records those that are new up to pos. What absent
+// sessions have reserved of its former process, whose numbers are gone then, is to be given back.
+func (g *numbers) Give(log Holds, member, nonce uint64, n int) (given []uint32, ended []*reservationSet, pos journal.Pos, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	given = g.of(member, nonce)
+	lacks := n - len(given)
+	if lacks <= 0 {
+		return given[:max(n, 0)], nil, 0, nil
+	}
+	x := journal.Numbers{First: max(g.next, 1), Count: uint32(lacks), Member: member, Nonce: nonce}
+	if lacks >= 1<<journal.NumberBits || !x.Valid() {
+		return nil, nil, 0, ErrNoNumbers
+	}
+	before := func(number uint32) bool {
+		o := g.find(number)
+		return o != nil && o.Member == member && o.Nonce != nonce
+	}
+	if g.anyPresent(before) {
+		return nil, nil, 0, ErrSessionsLeft
+	}
+	if pos, err = log.Numbers(&x); err != nil {
+		return nil, nil, 0, err
+	}
+	ended = g.dismiss(before)
+	g.keep(&x)
+	return g.of(member, nonce), ended, pos, nil
+}
+
+// End records that a number is gone, up to pos. What its absent sessions have reserved is to be given back.
+func (g *numbers) End(log Holds, number uint32) (ended []*reservationSet, pos journal.Pos, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x := journal.Numbers{First: number, Count: 1}
+	switch {
+	case g.find(number) == nil:
+		return nil, 0, nil
+	case g.anyPresent(x.Has):
+		return nil, 0, ErrSessionsLeft
+	}
+	if pos, err = log.Numbers(&x); err != nil {
+		return nil, 0, err
+	}
+	ended = g.dismiss(x.Has)
+	g.keep(&x)
+	return ended, pos, nil
+}
+
+// NumberPresent tells whether a loop has a session of a number on record, or has still something to do for
+// one that has ended. Any goroutine may call it.
+func (e *shared) NumberPresent(number uint32) bool {
+	e.numbers.mu.Lock()
+	defer e.numbers.mu.Unlock()
+	return e.numbers.present[number] > 0
+}
+
+// NumberOf tells to which process of which member a loop's number was given. The nonce is 0 if it
+// was not, or is gone. Any goroutine may call it.
+func (e *shared) NumberOf(number uint32) (member, nonce uint64) {
+	e.numbers.mu.Lock()
+	defer e.numbers.mu.Unlock()
+	if x := e.numbers.find(number); x != nil {
+		return x.Member, x.Nonce
+	}
+	return 0, 0
+}
+
+// NumberGone tells whether a number was given and is gone. Any goroutine may call it, also while a follower is fed.
+func (e *shared) NumberGone(number uint32) bool { return e.numbers.gone(number) }
+
+// Numbers calls f for the numbers of loops that were given and are not gone, and then, with an
+// empty range, for the first that was never given. An error of f's ends it and is returned. Any
+// goroutine may call it, also while a follower is fed.
+func (e *shared) Numbers(f func(*journal.Numbers) error) error {
+	e.numbers.mu.Lock()
+	list, next := slices.Clone(e.numbers.list), e.numbers.next
+	e.numbers.mu.Unlock()
+	for i := range list {
+		if err := f(&list[i]); err != nil {
+			return err
+		}
+	}
+	if next == 0 {
+		return nil
+	}
+	return f(&journal.Numbers{First: next})
 }

@@ -25,10 +25,11 @@ type Output struct {
 	Bodies []Body
 }
 
-func (o *Output) reply(r string) { o.Buf = append(o.Buf, r...) }
+// Reply appends a reply.
+func (o *Output) Reply(r string) { o.Buf = append(o.Buf, r...) }
 
-// size is the number of bytes in the replies.
-func (o *Output) size() int {
+// Size is the number of bytes in the replies.
+func (o *Output) Size() int {
 	n := len(o.Buf)
 	for i := range o.Bodies {
 		n += len(o.Bodies[i].Bytes)
@@ -36,19 +37,35 @@ func (o *Output) size() int {
 	return n
 }
 
-// dependOn keeps the replies from being sent before the journal is committed up to pos.
-func (o *Output) dependOn(pos journal.Pos) { o.Pos = max(o.Pos, pos) }
+// DependOn keeps the replies from being sent before the journal is committed up to pos.
+func (o *Output) DependOn(pos journal.Pos) { o.Pos = max(o.Pos, pos) }
 
-// refuse appends the reply to a command whose change could not be recorded and
-// therefore was not made.
-func (o *Output) refuse(err error) {
-	if errors.Is(err, journal.ErrFailed) || errors.Is(err, journal.ErrClosed) {
-		o.showsState()
-		o.reply(codec.ReplyInternalError)
-		return
+// Answer appends the reply to a command that an operation has carried out, or what the error of that
+// comes to.
+func (o *Output) Answer(err error, reply string) {
+	switch {
+	case err == nil:
+		o.Reply(reply)
+	case errors.Is(err, errNotFound):
+		o.Reply(codec.ReplyNotFound)
+	case errors.Is(err, journal.ErrFailed) || errors.Is(err, journal.ErrClosed):
+		o.ShowsState()
+		o.Reply(codec.ReplyInternalError)
+	default:
+		o.Reply(codec.ReplyOutOfMemory)
 	}
-	o.reply(codec.ReplyOutOfMemory)
 }
+
+// ExecutesFor says for which session, the one that has these reservations, a command is executed from now
+// on: records name it if it is on record.
+func (o *Output) ExecutesFor(hs *reservationSet) {
+	if o.by = nil; hs != nil {
+		o.by = hs.holder
+	}
+}
+
+// ExecutesForNone says that no command is executed for a session on record any more.
+func (o *Output) ExecutesForNone() { o.by = nil }
 
 // pinnedSize is the size in bytes from which on a body is sent from where it lies:
 // below it, copying costs less than a second piece of a write.
@@ -92,9 +109,29 @@ type pin struct {
 	orphan bool // the job is gone: the last Release frees the body
 }
 
+// appendFound appends a job, as clients are shown it.
 func (o *Output) appendFound(sh *shard, j *job) {
+	o.DependOn(sh.dependsOn(sh.now))
 	o.Buf = codec.AppendFoundLine(o.Buf, j.ID, int(j.size))
 	o.appendBody(sh, j)
+}
+
+// appendReserved appends the reply that hands out a job, with more of it if the client has asked for that.
+func (o *Output) appendReserved(sh *shard, j *job, informed bool) {
+	if !informed {
+		o.Buf = codec.AppendReservedLine(o.Buf, j.ID, int(j.size))
+	} else {
+		o.Buf = sh.appendReservedLine(o.Buf, j, informed)
+	}
+	o.appendBody(sh, j)
+}
+
+func (sh *shard) appendReservedLine(b []byte, j *job, informed bool) []byte {
+	if !informed {
+		return codec.AppendReservedLine(b, j.ID, int(j.size))
+	}
+	info := sh.info(j)
+	return codec.AppendReservedInfoLine(b, j.ID, int(j.size), &info)
 }
 
 // appendBody appends a body, or a reference to it if it is large.
@@ -138,17 +175,25 @@ func (sh *shard) freeBody(body ref, size uint32) {
 	sh.bodies.Free(body, size)
 }
 
-// showsState notes that the replies may tell of a state that all clients share. It comes
+// ShowsState notes that the replies may tell of a state that all clients share. It comes
 // before the command is executed, because a record that the command makes then proves
 // that state.
-func (o *Output) showsState() { o.showState = true }
+func (o *Output) ShowsState() { o.showState = true }
 
-// waits is for a command that waits. What it has noted is not for the replies of others, if it has
+// Waits is for a command that waits. What it has noted is not for the replies of others, if it has
 // told nothing so far.
-func (o *Output) waits() {
+func (o *Output) Waits() {
 	if len(o.Buf) == 0 {
 		o.showState = false
 	}
+}
+
+// TakeShowState tells whether the replies may tell of a state that no record of the command's own proves, and
+// forgets it.
+func (o *Output) TakeShowState() bool {
+	shows := o.showState
+	o.showState = false
+	return shows
 }
 
 // Discard drops the replies. Their bodies are released.
@@ -163,7 +208,7 @@ func (o *Output) Discard() {
 // recorded notes a record of a command's own. It stands behind everything that the replies
 // tell of, so that its commit is proof of that too.
 func (o *Output) recorded(pos journal.Pos) {
-	o.dependOn(pos)
+	o.DependOn(pos)
 	o.showState = false
 	if o.by != nil {
 		o.by.told = true

@@ -83,3 +83,44 @@ func (g *registry) snapshot() (pages []*page, count, bytes int) {
 	g.snapshots++
 	return slices.Clone(g.pages), g.count, g.bytes
 }
+
+// clear removes all tubes.
+func (g *registry) clear() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.pages, g.count, g.bytes = nil, 0, 0
+}
+
+// TubeNames returns the names of the tubes as they are now, their number, and the bytes of all of them.
+func (e *shared) TubeNames() (names tubeNames, count, bytes int) {
+	pages, count, bytes := e.registry.snapshot()
+	return tubeNames{pages: pages, left: count}, count, bytes
+}
+
+// tubeNames go through the names of a snapshot of the registry.
+type tubeNames struct {
+	pages []*page
+	at    int // in the first of pages
+	left  int
+}
+
+// Clone returns names that go on as these do.
+func (n *tubeNames) Clone() tubeNames {
+	again := *n
+	again.pages = slices.Clone(n.pages)
+	return again
+}
+
+// Next returns the next name, and false when there is none.
+func (n *tubeNames) Next() (name string, ok bool) {
+	if n.left == 0 {
+		return "", false
+	}
+	n.left--
+	t := n.pages[0].tubes[n.at]
+	if n.at++; n.at == pageTubes {
+		n.pages[0] = nil // its names may be garbage by now
+		n.pages, n.at = n.pages[1:], 0
+	}
+	return t.name, true
+}

@@ -111,8 +111,8 @@ type settingList struct {
 	at    int // in the first of pages
 }
 
-// next is the next setting of the list, nil at its end.
-func (l *settingList) next() *journal.Setting {
+// Next is the next setting of the list, nil at its end.
+func (l *settingList) Next() *journal.Setting {
 	if len(l.pages) == 0 {
 		return nil
 	}
@@ -152,7 +152,7 @@ func (sh *shard) set(x *journal.Setting, out *Output) error {
 	e := sh.shared
 	was := sh.setting(x.Tube)
 	if was.Policy == x.Policy {
-		out.dependOn(e.settings.recorded())
+		out.DependOn(e.settings.recorded())
 		return nil
 	}
 	fresh := was.IsDefault()
@@ -176,6 +176,32 @@ func (sh *shard) set(x *journal.Setting, out *Output) error {
 	sh.putInForce(x)
 	return nil
 }
+
+// ChangeSetting changes the policy of the tubes of that name, as change says, and records that.
+func (c *tx) ChangeSetting(now Time, tube string, change func(*journal.Policy), out *Output) error {
+	sh := c.shared.shardFor([]byte(tube))
+	sh.lock(c, now)
+	x := sh.setting(tube)
+	change(&x.Policy)
+	err := sh.set(&x, out)
+	sh.unlock(c)
+	return err
+}
+
+// SettingOf returns the setting of the tubes of that name, as a list of one or none, and what that depends on.
+func (c *tx) SettingOf(now Time, tube []byte) (list settingList, pos journal.Pos) {
+	sh := c.shared.shardFor(tube)
+	sh.lock(c, now)
+	x := sh.settings[string(tube)]
+	sh.unlock(c)
+	if x != nil {
+		list.pages = []*settingPage{{list: []*journal.Setting{x}}}
+	}
+	return list, c.shared.settings.recorded()
+}
+
+// AllSettings returns all settings by the names of their tubes, and what they depend on.
+func (e *shared) AllSettings() (settingList, journal.Pos) { return e.settings.snapshot() }
 
 // setting is that of a tube, the defaults if it has none.
 func (sh *shard) setting(tube string) journal.Setting {

@@ -3,6 +3,8 @@ package engine
 import (
 	"iter"
 	"slices"
+
+	"trellis/binlog/journal"
 )
 
 // A survey finds the first jobs of a tube in one state, in the order in which they would
@@ -16,9 +18,12 @@ type survey struct {
 	after sortKey
 
 	begun bool
-	found []listed // a heap, the last in order first, until it is sorted
-	count int      // of found, those that are still a heap
-	cost  int      // of changes of the heap since the last takeCost
+	met   bool        // all jobs were
+	at    Time        // when they were
+	pos   journal.Pos // that the list depends on
+	found []listed    // a heap, the last in order first, until it is sorted
+	count int         // of found, those that are still a heap
+	cost  int         // of changes of the heap since the last takeCost
 }
 
 // sortKey is a position in the order of a tube's jobs in one state. The zero sortKey is
@@ -27,7 +32,7 @@ type sortKey struct{ key, id uint64 }
 
 func (p sortKey) before(q sortKey) bool { return p.key < q.key || p.key == q.key && p.id < q.id }
 
-// listed is what a list shows of a job.
+// listed is a job that was found.
 type listed struct {
 	sortKey
 	pri, size   uint32
@@ -51,6 +56,135 @@ func (j *job) sortKey() sortKey {
 // newSurvey begins a survey for at most `most` jobs of the tube of that name.
 func newSurvey(sh *shard, name string, of state, most int) *survey {
 	return &survey{scan: scanOf(sh, name), state: of, most: most}
+}
+
+// Survey begins one for at most `most` jobs of the tube of that name, which a client asks for: the first
+// ones, or those behind the job with that id. It may be the one at which the client's last list has ended.
+// A job in a tube that is not permitted is not known; nil permits all.
+func (c *tx) Survey(
+	now Time, name []byte, of state, most int, behind uint64, last listEnd, permits func(string) bool, out *Output,
+) (*survey, error) {
+	after, known := c.behind(now, name, of, behind, last, permits)
+	sh, t := c.lockTube(now, name, out)
+	if t == nil {
+		return nil, errNotFound
+	}
+	if !known {
+		return nil, c.refuse(sh, out)
+	}
+	v := newSurvey(sh, t.name, of, most)
+	v.after = after
+	sh.unlock(c)
+	return v, nil
+}
+
+// A listEnd is where a list has ended, so that the next one can go on there although the job may have gone.
+type listEnd struct {
+	tube  string
+	state state
+	sortKey
+}
+
+// behind finds the sort key of the job behind which a list is to begin.
+func (c *tx) behind(
+	now Time, name []byte, of state, id uint64, last listEnd, permits func(string) bool,
+) (p sortKey, known bool) {
+	if id == 0 || of == reserved {
+		return sortKey{id: id}, true
+	}
+	if last.id == id && last.tube == string(name) && last.state == of {
+		return last.sortKey, true
+	}
+	sh, _, j := c.shared.lockJob(c, id, now)
+	if sh == nil {
+		return p, false
+	}
+	defer sh.unlock(c)
+	if permits != nil && !permits(sh.tubes[j.tube].name) {
+		return p, false // that there is such a job, and its priority, are none of the client's business
+	}
+	if of == ready {
+		return sortKey{key: uint64(j.pri), id: j.ID}, true
+	}
+	return j.sortKey(), j.state.shown() == of && sh.tubes[j.tube].name == string(name)
+}
+
+const sortSlice = 256 // jobs that are put into order in one go
+
+// Turn does as much as the round's budget allows. It returns false when all was found.
+func (v *survey) Turn(c *tx, now Time) (more bool) {
+	if !v.met {
+		if !v.run(c, now) {
+			return true
+		}
+		v.met, v.at, v.pos = true, v.shard.now, v.shard.dependsOn(v.shard.now)
+		v.shard.unlock(c)
+	}
+	for v.sort(sortSlice) {
+		if c.spend(sortSlice); !c.left() {
+			return true
+		}
+	}
+	return false
+}
+
+// run looks at slices of jobs until all were looked at, and then holds the lock. It returns
+// false when the round's budget is spent before.
+func (v *survey) run(c *tx, now Time) (done bool) {
+	for {
+		v.shard.lock(c, now)
+		done = v.look(v.shard.byName[v.tube])
+		c.spend(v.takeCost() + scanCost)
+		if done {
+			return true
+		}
+		v.shard.unlock(c)
+		if !c.left() {
+			return false
+		}
+	}
+}
+
+// End is where the list of what was found ends, and false if nothing was.
+func (v *survey) End() (end listEnd, ok bool) {
+	n := len(v.found)
+	if n == 0 {
+		return end, false
+	}
+	return listEnd{v.tube, v.state, v.found[n-1].sortKey}, true
+}
+
+// Jobs are what was found, and the position in the journal that they depend on.
+func (v *survey) Jobs() (foundJobs, journal.Pos) {
+	return foundJobs{v.found, v.at, v.state == delayed || v.state == reserved}, v.pos
+}
+
+// foundJobs go through what a survey has found.
+type foundJobs struct {
+	list  []listed
+	at    Time // when the survey was finished
+	timed bool // they have a time that is left
+}
+
+// A foundJob is what a list shows of a job.
+type foundJob struct {
+	ID        uint64
+	Pri, Size uint32
+	Age, Left Time // Left until a delay or a time to run ends, -1 in other states
+}
+
+// Next returns the next job, and false at the end.
+func (f *foundJobs) Next() (x foundJob, ok bool) {
+	if len(f.list) == 0 {
+		return x, false
+	}
+	e := &f.list[0]
+	f.list = f.list[1:]
+	x = foundJob{e.id, e.pri, e.size, max(0, f.at-e.created), -1}
+	if f.timed {
+		x.Left = max(0, e.at-f.at)
+	}
+	return x, true
 }
 
 // look looks at the next slice of the jobs of t, the tube as it is now, or nil. It

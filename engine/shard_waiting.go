@@ -1,18 +1,27 @@
 package engine
 
-import "trellis/binlog/journal"
+import (
+	"math/bits"
+
+	"trellis/binlog/journal"
+)
 
 // A waiter is a client that may wait for a job. A shard calls it with its lock held.
 type waiter interface {
-	// claim ends the wait and returns where the job is to be reserved, nil if the wait
+	// Wait begins the wait. Unless there is a job before, it ends at until, or at soon, when the safety margin of
+	// one of the client's jobs begins. All shards of the tubes for which it waits are locked.
+	Wait(until, soon, now Time)
+	// Claim ends the wait and returns where the job is to be reserved, nil if the wait
 	// has ended otherwise. It is one atomic step, so that a waiter gets one job.
-	claim() *reservationSet
-	// deliver follows a claim: the job of that id is reserved, and what is told of it
+	Claim() *reservationSet
+	// Deliver follows a claim: the job of that id is reserved, and what is told of it
 	// depends on pos. Without an id there was no memory for that, and the waiter tries
-	// again.
-	deliver(sh *shard, id uint64, pos journal.Pos)
-	// waitsSince is when the wait began. It does not change while the client stands in queues.
-	waitsSince() Time
+	// again. by is the goroutine that calls it.
+	Deliver(by *tx, id uint64, pos journal.Pos)
+	// Since is when the wait began. It does not change while the client stands in queues.
+	Since() Time
+	// Reservations are those of the client, to which who claims it may add, and whether it waits.
+	Reservations() (hs *reservationSet, waits bool)
 }
 
 // A subscription is a client's interest in one tube. While the client waits, it stands
@@ -22,6 +31,12 @@ type subscription struct {
 	tube       *tube
 	next, prev *subscription
 }
+
+// subscribe is a client's interest in a tube, which it counts among its watched ones already.
+func subscribe(w waiter, t *tube) subscription { return subscription{waiter: w, tube: t} }
+
+// Tube is the tube.
+func (w *subscription) Tube() *tube { return w.tube }
 
 func (w *subscription) enqueue() { w.enqueueBehind(w.tube.lastWaiting) }
 
@@ -50,8 +65,8 @@ const maxPassed = 64
 
 // enqueueAged is enqueue for a client that has waited before: it stands ahead of the last ones who began later.
 func (w *subscription) enqueueAged() {
-	since, ahead := w.waiter.waitsSince(), w.tube.lastWaiting
-	for n := 0; n < maxPassed && ahead != nil && ahead.waiter.waitsSince() > since; n++ {
+	since, ahead := w.waiter.Since(), w.tube.lastWaiting
+	for n := 0; n < maxPassed && ahead != nil && ahead.waiter.Since() > since; n++ {
 		ahead = ahead.prev
 	}
 	w.enqueueBehind(ahead)
@@ -79,6 +94,49 @@ func (w *subscription) dequeue() {
 	t.waiting--
 }
 
+// Dequeue takes a client, whose wait has ended, out of all queues that it still stands in.
+func (c *tx) Dequeue(now Time, watched []subscription, shards shardSet) {
+	c.lockAll(shards, now)
+	for i := range watched {
+		watched[i].dequeue()
+	}
+	c.unlockAll(shards)
+	c.spend(len(watched) / watchesPerCost)
+}
+
+// watchesPerCost is how many tubes of a watch list can be looked at for a unit of cost.
+const watchesPerCost = 4
+
+// Margin returns when the safety margin of the first of a client's reservations begins, and whether the
+// client waits, in some shards that it watches. It may be later than when it began to wait: somebody else may
+// have deleted a job. Who does not wait has no margin.
+func (c *tx) Margin(now Time, w waiter, shards shardSet) (soon Time, waits bool) {
+	c.lockAll(shards, now)
+	hs, waits := w.Reservations()
+	first := hs.list() // who claims the client may add one, with one of these locks
+	c.unlockAll(shards)
+	soon = MaxTime
+	if !waits {
+		return soon, false
+	}
+	for h := first; h != nil; h = h.next {
+		h.shard.lock(c, now)
+		soon = min(soon, h.marginBegins())
+		h.shard.unlock(c)
+	}
+	return soon, true
+}
+
+// DependOnEnds notes in out what an answer depends on that says that nothing is there in some shards.
+func (c *tx) DependOnEnds(shards shardSet, out *Output) {
+	if c.shared.cfg.Journal == nil {
+		return
+	}
+	for set := shards; set != 0; set &= set - 1 {
+		out.DependOn(c.shared.shards[bits.TrailingZeros16(uint16(set))].dependsOnEnds())
+	}
+}
+
 // dispatch hands ready jobs of t to sessions that wait for them, the one that
 // has waited longest first. What it does not come to, the tube's timer makes it
 // go on with.
@@ -101,7 +159,7 @@ func (sh *shard) handOver(t *tube) {
 		}
 		w := t.firstWaiting
 		w.dequeue()
-		to := w.waiter.claim()
+		to := w.waiter.Claim()
 		if to == nil {
 			continue // its wait has ended elsewhere a moment ago
 		}
@@ -109,9 +167,9 @@ func (sh *shard) handOver(t *tube) {
 		id, pos := j.ID, sh.dependsOn(j.at())
 		held, err := sh.reserve(to, r, j)
 		if err != nil {
-			w.waiter.deliver(sh, 0, 0) // no memory for its counters, or another server has taken over: the job stays
+			w.waiter.Deliver(sh.by, 0, 0) // no memory for its counters, or another server has taken over: the job stays
 			return
 		}
-		w.waiter.deliver(sh, id, max(pos, held))
+		w.waiter.Deliver(sh.by, id, max(pos, held))
 	}
 }

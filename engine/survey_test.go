@@ -12,7 +12,7 @@ import (
 func TestTheFirstPageOfASmallTubeCostsWhatTheTubeHolds(t *testing.T) {
 	s := newSim(100, 1)
 	other, c := s.open(), s.open()
-	big := s.engine.defaultShard
+	big := s.engine.defaultTube.shard
 	var puts strings.Builder
 	for range 20 * scanSlice {
 		puts.WriteString("put 5 0 9 1\r\nx\r\n")

@@ -103,7 +103,7 @@ func TestAStepOfTidyingCopiesFewLargeBodies(t *testing.T) {
 			c.expect(t, "DELETED\r\n", "delete %d\r\n", id)
 		}
 	}
-	sh := s.engine.defaultShard
+	sh := s.engine.defaultTube.shard
 	places := func() (p []ref) {
 		for id := uint64(10); id <= n; id += 10 {
 			_, j := sh.find(id)
@@ -161,7 +161,7 @@ func TestTidyingEndsWhereNothingCanBeMoved(t *testing.T) {
 		c.expect(t, "DELETED\r\n", "delete %d\r\n", id)
 	}
 	s.Wait(10 * time.Second)
-	sh := s.engine.defaultShard
+	sh := s.engine.defaultTube.shard
 	scattered := sh.bodies.Mapped()
 	if sh.tidier.timer.Scheduled() {
 		t.Error("it looks again and again")

@@ -103,7 +103,7 @@ func TestTheEndOfAPauseWithVeryManyWaitingLetsOthersHaveTheirTurn(t *testing.T) 
 func TestATubeHasItsTurnBesideOneWithVeryManyJobs(t *testing.T) {
 	s := newSim(100, 1)
 	c := s.open()
-	sh := s.engine.defaultShard
+	sh := s.engine.defaultTube.shard
 	other := "a"
 	for s.engine.shardFor([]byte(other)) != sh {
 		other += "a"

@@ -290,7 +290,7 @@ func TestAWalkWaitsForJobsThatAreOnRecordAndCannotBeFoundYet(t *testing.T) {
 	// It is told at once that no more is coming, so that its put has to be taken back.
 	in := c.session.incoming
 	in.since = s.now
-	if err := c.session.recordLarge(in); err != nil {
+	if err := c.loop.tx.recordLarge(c.session.used, in, new(Output)); err != nil {
 		t.Fatal(err)
 	}
 	f.room = false
@@ -325,7 +325,7 @@ func TestAWalkWaitsForJobsThatAreOnRecordAndCannotBeFoundYet(t *testing.T) {
 	if c.session.incoming != nil || f.jobs[in.id] != nil {
 		t.Error("the put is still there, or on record")
 	}
-	if n := c.loop.ahead[0].Load() + c.loop.ahead[1].Load(); n != 0 {
+	if n := c.loop.tx.ahead[0].Load() + c.loop.tx.ahead[1].Load(); n != 0 {
 		t.Errorf("%d are said to be on record and no jobs", n)
 	}
 	for _, err := range (&census{engine: s.engine, sessions: s.sessions()}).run() {

@@ -15,7 +15,7 @@ var weightSets = [][]uint16{{1, 1}, {4, 1}, {9, 3, 1}, {1, 1, 1, 1, 1, 1, 1, 1, 
 
 // openTubes returns a session's subscriptions to tubes, each with a ready job.
 func openTubes(n int) (watched []subscription) {
-	sh := newSim(100, 1).engine.defaultShard
+	sh := newSim(100, 1).engine.defaultTube.shard
 	for i := range n {
 		t := &tube{name: fmt.Sprint(i), shard: sh}
 		r, j, err := sh.newJob(&job{state: ready})
@@ -215,12 +215,13 @@ func BenchmarkBatchAmongTubes(b *testing.B) {
 			}
 			for b.Loop() {
 				locked := &batch{most: 1000}
-				s := &c.session
-				s.lockAll(s.watchedShards, c.loop.now)
-				if err := locked.take(s); err != nil || len(locked.jobs) != 1000 {
+				s, tx := &c.session, &c.loop.tx
+				q := s.request(c.loop.now, c.loop.now)
+				tx.lockAll(s.watchedShards, c.loop.now)
+				if err := locked.take(tx, &q); err != nil || len(locked.jobs) != 1000 {
 					b.Fatal(len(locked.jobs), err)
 				}
-				s.unlockAll(s.watchedShards)
+				tx.unlockAll(s.watchedShards)
 				b.StopTimer()
 				for _, x := range locked.jobs {
 					c.must(&codec.Command{Op: codec.OpRelease, ID: x.id}, "RELEASED")

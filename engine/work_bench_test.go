@@ -15,7 +15,7 @@ func (c *client) putTagged(tags *codec.Tags, body []byte) uint64 {
 	c.must(&codec.Command{
 		Op: codec.OpPut, TTR: 1e9, Size: uint32(len(body)), Body: body, Terminated: true, Tags: tags,
 	}, "INSERTED ")
-	c.loop.ids.GiveBack()
+	c.loop.tx.ids.GiveBack()
 	return c.replyID()
 }
 
@@ -214,7 +214,7 @@ func BenchmarkMaxReserved(b *testing.B) {
 			working.push(c)
 		}
 	}
-	t := p.engine.defaultShard.byName[defaultTube]
+	t := p.engine.defaultTube.shard.byName[defaultTube]
 	b.ReportAllocs()
 	for b.Loop() {
 		producer.put(0, 0)

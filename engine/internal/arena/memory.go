@@ -86,6 +86,9 @@ func keepDiscarded(m mapping) {
 // call it.
 func Discarded() bool { return unused.bytes.Load() > 0 }
 
+// Slice is how many bytes are given back to the system between two polls.
+const Slice = 4 << 20
+
 // GiveBack gives the memory of blocks that were freed back to the system, at least one
 // page and at most most bytes of it, rounded up to whole pages. It reports whether that
 // was all. Any goroutine may call it; it holds no lock while the system

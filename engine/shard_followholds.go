@@ -1,6 +1,10 @@
 package engine
 
-import "trellis/binlog/journal"
+import (
+	"math"
+
+	"trellis/binlog/journal"
+)
 
 // Hold takes a reservation that is on record: the session has the job, whoever had it, and
 // wherever it stood. A job that is not known is passed over. Where holds do not outlive the
@@ -11,7 +15,7 @@ func (f *Follower) Hold(h *journal.Hold) error {
 	}
 	sh, ref, j := f.lockJob(h.ID)
 	if sh != nil {
-		defer sh.unlock(&f.locks)
+		defer sh.unlock(&f.tx)
 	}
 	if sh == nil || j.state == tombstone {
 		f.contradiction(true)
@@ -24,8 +28,8 @@ func (f *Follower) Hold(h *journal.Hold) error {
 	} else {
 		s := f.session(h.Session)
 		has := sh.reservedBy(s, j)
-		f.contradiction(j.state == reserved && !has || h.Touch && !has || f.engine.numbers.gone(journal.NumberOf(h.Session)))
-		ch.to, ch.at, ch.holder = reserved, f.engine.sinceStart(h.End), s
+		f.contradiction(j.state == reserved && !has || h.Touch && !has || f.shared.numbers.gone(journal.NumberOf(h.Session)))
+		ch.to, ch.at, ch.holder = reserved, f.shared.sinceStart(h.End), s
 		if !has {
 			ch.counters.order = s.made
 			s.made++
@@ -42,13 +46,13 @@ func (f *Follower) Hold(h *journal.Hold) error {
 // twice. It counts nevertheless: the last record is right. All members have the same records.
 func (f *Follower) contradiction(is bool) {
 	if is && f.strict {
-		f.engine.contradictions.Add(1)
+		f.shared.contradictions.Add(1)
 	}
 }
 
 // Contradictions is how many records of reservations did not fit those before them. There should
 // be none. Any goroutine may call it.
-func (e *Engine) Contradictions() uint64 { return e.contradictions.Load() }
+func (e *shared) Contradictions() uint64 { return e.contradictions.Load() }
 
 // session returns what an absent session holds, and makes it if there is none.
 func (f *Follower) session(id uint64) *reservationSet {
@@ -75,26 +79,16 @@ func (f *Follower) sweep() {
 		f.absent = make(map[uint64]*reservationSet)
 	}
 	for id, s := range f.absent {
-		if n := 0; !s.holds(&f.locks, f.stamp, &n) {
-			s.free(&f.locks, f.stamp)
+		if f.tx.CountReserved(f.stamp, s, math.MaxInt) == 0 {
+			s.free(&f.tx, f.stamp)
 			delete(f.absent, id)
 		}
 	}
 	f.sweepAt = 2*len(f.absent) + minSweep
 }
 
-// holds tells whether an absent session has a hold, and adds up how many.
-func (s *reservationSet) holds(c *lockSet, now Time, n *int) bool {
-	for h := s.first; h != nil; h = h.next {
-		h.shard.lock(c, now)
-		*n += h.jobs.Len()
-		h.shard.unlock(c)
-	}
-	return *n > 0
-}
-
 // free frees the lists of a session that holds nothing.
-func (s *reservationSet) free(c *lockSet, now Time) {
+func (s *reservationSet) free(c *tx, now Time) {
 	for h := s.first; h != nil; h = h.next {
 		h.shard.lock(c, now)
 		h.free()
@@ -114,7 +108,7 @@ func (f *Follower) Close(session uint64) error {
 func (f *Follower) end(s *reservationSet, now Time, pos journal.Pos) {
 	for h := s.first; h != nil; h = h.next {
 		sh := h.shard
-		sh.lock(&f.locks, now)
+		sh.lock(&f.tx, now)
 		if pos != 0 {
 			sh.recorded(pos)
 		}
@@ -123,7 +117,7 @@ func (f *Follower) end(s *reservationSet, now Time, pos journal.Pos) {
 			sh.makeReady(r, sh.job(r)) // nobody waits for it yet
 		}
 		h.free()
-		sh.unlock(&f.locks)
+		sh.unlock(&f.tx)
 	}
 	delete(f.absent, s.holder.id)
 }
@@ -132,8 +126,8 @@ func (f *Follower) end(s *reservationSet, now Time, pos journal.Pos) {
 func (f *Follower) endHolds(now Time) {
 	for id, s := range f.absent {
 		var pos journal.Pos
-		if n := 0; f.engine.holds != nil && s.holds(&f.locks, now, &n) {
-			pos, _ = f.engine.holds.Close(id) // it fails only if another server has taken over, which nobody is told then
+		if f.shared.holds != nil && f.tx.CountReserved(now, s, math.MaxInt) > 0 {
+			pos, _ = f.shared.holds.Close(id) // it fails only if another server has taken over, which nobody is told then
 		}
 		f.end(s, now, pos)
 	}
@@ -141,9 +135,9 @@ func (f *Follower) endHolds(now Time) {
 
 // Numbers takes numbers of loops. What their sessions hold is ready when they are gone.
 func (f *Follower) Numbers(n *journal.Numbers) error {
-	f.engine.numbers.take(n)
+	f.shared.numbers.take(n)
 	for id, s := range f.absent {
-		if f.engine.numbers.gone(journal.NumberOf(id)) {
+		if f.shared.numbers.gone(journal.NumberOf(id)) {
 			f.end(s, f.stamp, 0)
 		}
 	}

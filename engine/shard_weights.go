@@ -16,37 +16,37 @@ type weights struct {
 	fair bool // only the tubes with the fewest reserved jobs for their weights are chosen
 }
 
-// ownWeights returns the session's weights, which it makes if need be.
-func (s *Session) ownWeights() *weights {
-	if s.flags&hasWeights != 0 {
-		return s.loop.weights[s]
-	}
-	w := &weights{of: make([]uint16, len(s.watched)), at: mix(s.id)}
+// newWeights are weights of 1 for n tubes, for a session of that id.
+func newWeights(n int, session uint64) *weights {
+	w := &weights{of: make([]uint16, n), at: mix(session)}
 	for i := range w.of {
 		w.of[i] = 1
 	}
-	if s.loop.weights == nil {
-		s.loop.weights = make(map[*Session]*weights)
-	}
-	s.loop.weights[s] = w
-	s.flags |= hasWeights
 	return w
 }
 
-// setWeight gives the watched tube i, which may be a new one, a weight.
-func (s *Session) setWeight(i int, weight uint16) {
-	if s.flags&hasWeights == 0 && weight == 1 {
-		return // as all others have
-	}
-	w := s.ownWeights()
+// weightsOf are these weights, for a session of that id.
+func weightsOf(of []uint16, session uint64) *weights { return &weights{of: of, at: mix(session)} }
+
+// All are the weights of the watched tubes, in their order.
+func (w *weights) All() []uint16 { return w.of }
+
+// Fair tells whether only the tubes with the fewest reserved jobs for their weights are chosen.
+func (w *weights) Fair() bool { return w.fair }
+
+// BeFair says whether that is so from now on.
+func (w *weights) BeFair(fair bool) { w.fair = fair }
+
+// Set gives the watched tube i, which may be a new one, a weight.
+func (w *weights) Set(i int, weight uint16) {
 	if i == len(w.of) {
 		w.of = append(w.of, weight)
 	}
 	w.of[i] = weight
 }
 
-// remove takes the watched tube i off. The last one takes its place.
-func (w *weights) remove(i int) {
+// Remove takes the watched tube i off. The last one takes its place.
+func (w *weights) Remove(i int) {
 	last := len(w.of) - 1
 	w.of[i] = w.of[last]
 	w.of = w.of[:last]

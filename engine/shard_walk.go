@@ -8,7 +8,7 @@ import (
 	"trellis/engine/internal/ids"
 )
 
-// ErrDiscarded is returned by [Engine.Walk] when the engine was discarded meanwhile.
+// ErrDiscarded is returned by Engine.Walk when the engine was discarded meanwhile.
 var ErrDiscarded = errors.New("engine: the engine was discarded")
 
 // Walk calls f for jobs and tombstones by their ids, from id from on, with what the
@@ -28,13 +28,13 @@ var ErrDiscarded = errors.New("engine: the engine was discarded")
 //     changed it or deleted the job.
 //   - So the jobs that were visited, and then the records that were made from before
 //     the walk until after it, make an engine that equals this one.
-func (e *Engine) Walk(from uint64, n int, f func(*journal.Record, *journal.Hold) error) (next uint64, err error) {
+func (e *shared) Walk(from uint64, n int, f func(*journal.Record, *journal.Hold) error) (next uint64, err error) {
 	e.life.RLock()
 	defer e.life.RUnlock()
 	if from <= 1 && !e.catchUp() || e.discarded.Load() {
 		return 0, ErrDiscarded
 	}
-	w := walk{engine: e, f: f}
+	w := walk{shared: e, f: f}
 	for n > 0 {
 		leaf, first := e.ids.LeafFrom(from)
 		if leaf == nil {
@@ -68,9 +68,9 @@ func (e *Engine) Walk(from uint64, n int, f func(*journal.Record, *journal.Hold)
 
 // A walk is what one call of Walk needs.
 type walk struct {
-	engine *Engine
+	shared *shared
 	f      func(*journal.Record, *journal.Hold) error
-	locks  lockSet
+	tx     tx
 	record journal.Record
 	hold   journal.Hold
 	body   []byte
@@ -79,28 +79,28 @@ type walk struct {
 // visit shows a job, if there is one of that id.
 func (w *walk) visit(id uint64) (visited bool, err error) {
 	// Nothing becomes due by the clock of somebody who only looks.
-	sh, _, j := w.engine.lockRecord(&w.locks, id, Always, true)
+	sh, _, j := w.shared.lockRecord(&w.tx, id, Always, true)
 	if sh == nil {
 		return false, nil
 	}
 	if j.state == tombstone {
 		w.record = sh.recordTombstone(j)
-		sh.unlock(&w.locks)
+		sh.unlock(&w.tx)
 		return true, w.f(&w.record, nil)
 	}
 	ch := sh.present(j)
 	hold := w.holdOf(sh, j, &ch)
-	w.record = w.engine.recordOf(j, &ch, sh.tubes[j.tube].name, nil)
+	w.record = w.shared.recordOf(j, &ch, sh.tubes[j.tube].name, nil)
 	w.record.Keys = sh.keysOf(j)
 	if j.size < pinnedSize {
 		w.body = append(w.body[:0], sh.body(j)...)
 		w.record.Body = w.body
-		sh.unlock(&w.locks)
+		sh.unlock(&w.tx)
 		return true, w.f(&w.record, hold)
 	}
 	body := sh.pin(j, 0)
 	w.record.Body = body.Bytes
-	sh.unlock(&w.locks)
+	sh.unlock(&w.tx)
 	defer body.Release()
 	return true, w.f(&w.record, hold)
 }
@@ -113,10 +113,10 @@ func (w *walk) holdOf(sh *shard, j *job, ch *change) *journal.Hold {
 		return nil
 	}
 	s := sh.reservations[j.Next].of.holder
-	if s == nil || s.closed.Load() || w.engine.numbers.gone(journal.NumberOf(s.id)) {
+	if s == nil || s.closed.Load() || w.shared.numbers.gone(journal.NumberOf(s.id)) {
 		return nil
 	}
-	w.hold = journal.Hold{ID: j.ID, Session: s.id, End: w.engine.wall(j.at()), Reserves: ch.counters.reserves}
+	w.hold = journal.Hold{ID: j.ID, Session: s.id, End: w.shared.wall(j.at()), Reserves: ch.counters.reserves}
 	return &w.hold
 }
 
@@ -130,15 +130,12 @@ const catchUpPause = 100 * time.Microsecond
 // Puts that go on record meanwhile belong to another era, and are not waited for. A put
 // that has read the ending era's number, but is counted only after catchUp has looked,
 // goes on record later, too.
-func (e *Engine) catchUp() (done bool) {
+func (e *shared) catchUp() (done bool) {
 	e.walks.Lock()
 	defer e.walks.Unlock()
 	ended := (e.era.Add(1) - 1) & 1
-	e.loopsMu.Lock()
-	loops := e.loops[:len(e.loops):len(e.loops)]
-	e.loopsMu.Unlock()
-	for _, l := range loops {
-		for l.ahead[ended].Load() != 0 {
+	for _, p := range e.allPurses() {
+		for p.ahead[ended].Load() != 0 {
 			if e.discarded.Load() {
 				return false
 			}
@@ -150,9 +147,9 @@ func (e *Engine) catchUp() (done bool) {
 
 // Settings calls f for the settings that are in force, by the names of their tubes and as
 // they are at one moment. An error of f's ends it and is returned. f does not change them. Any goroutine may call it, also while a follower is fed.
-func (e *Engine) Settings(f func(*journal.Setting) error) error {
+func (e *shared) Settings(f func(*journal.Setting) error) error {
 	list, _ := e.settings.snapshot()
-	for x := list.next(); x != nil; x = list.next() {
+	for x := list.Next(); x != nil; x = list.Next() {
 		if err := f(x); err != nil {
 			return err
 		}

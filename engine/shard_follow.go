@@ -18,8 +18,8 @@ import (
 // full record may come long after the updates that it contains, unless [Follower.Strict]
 // says that they come once and in order. A Follower is for one goroutine.
 type Follower struct {
-	engine *Engine
-	locks  lockSet
+	shared *shared
+	tx     tx
 	now    Time // delays that have ended by it are over; Always if that is not known
 	stamp  Time // when the records were made: jobs that they make ready have been so since then
 
@@ -31,14 +31,14 @@ type Follower struct {
 	sweepAt int                        // how many of them there are when those without are forgotten
 }
 
-// Always is the time for [Engine.Follow] of a standby, which does not know when it will
+// Always is the time for Engine.Follow of a standby, which does not know when it will
 // serve.
 const Always Time = math.MinInt64
 
 // Follow begins to feed the engine. Delays that have ended by now are over, and none lasts
 // longer from now on than its whole length, even if somebody has set the wall clock. At
 // Always the records' own times count.
-func (e *Engine) Follow(now Time) *Follower {
+func (e *shared) Follow(now Time) *Follower {
 	e.ids.BeginRestore()
 	for _, sh := range e.shards {
 		sh.mu.Lock()
@@ -46,7 +46,7 @@ func (e *Engine) Follow(now Time) *Follower {
 		sh.now = max(sh.now, now)
 		sh.mu.Unlock()
 	}
-	return &Follower{engine: e, now: now, stamp: now}
+	return &Follower{shared: e, now: now, stamp: now}
 }
 
 // Strict says that from now on every record comes once, and behind all that it builds
@@ -58,13 +58,13 @@ func (f *Follower) Strict() { f.strict = true }
 // already. To a strict follower, such a job is an error.
 func (f *Follower) Decided(id uint64) { f.decided = max(f.decided, id) }
 
-// Stamp says when the records that follow were made, by the wall clock of [Config.Start]
+// Stamp says when the records that follow were made, by the wall clock of Config.Start
 // in nanoseconds since 1970. It does not go back.
-func (f *Follower) Stamp(wall int64) { f.stamp = max(f.stamp, f.engine.sinceStart(wall)) }
+func (f *Follower) Stamp(wall int64) { f.stamp = max(f.stamp, f.shared.sinceStart(wall)) }
 
 // RecordIn says in which journal the engine records what its sessions do. Before Serve,
 // it replaces that of the engine's Config.
-func (f *Follower) RecordIn(j Journal) { f.engine.recordIn(j) }
+func (f *Follower) RecordIn(j Journal) { f.shared.recordIn(j) }
 
 // Full takes the whole state of a job, or a tombstone, which replaces an earlier one. It
 // returns where that stood.
@@ -72,32 +72,32 @@ func (f *Follower) Full(r *journal.Record, segment uint32) (replaced journal.For
 	if r.State == journal.Deleted {
 		return f.tombstone(r, segment)
 	}
-	e := f.engine
+	e := f.shared
 	sh := e.shardFor([]byte(r.Tube))
 	if old, ref, j := f.lockJob(r.ID); old != nil {
 		replaced = old.former(j)
 		same := j.state != tombstone && old.tubes[j.tube].name == r.Tube
 		if f.strict && (same || j.state == tombstone) {
-			old.unlock(&f.locks)
+			old.unlock(&f.tx)
 			return replaced, fmt.Errorf("job %d comes into being, but there is one of that id", r.ID)
 		}
 		if old == sh && same && j.ttr == max(r.TTR, 1) && old.hasKeys(j, &r.Keys) &&
 			j.created == e.sinceStart(r.Created) && bytes.Equal(old.body(j), r.Body) {
 			j.onRecord(r, segment)
 			err = f.apply(old, ref, j, r)
-			old.unlock(&f.locks)
+			old.unlock(&f.tx)
 			return replaced, err
 		}
 		old.takeOut(j)
 		old.free(ref, j)
-		old.unlock(&f.locks)
+		old.unlock(&f.tx)
 	}
 	if f.strict && replaced == (journal.Former{}) && r.ID < f.decided {
 		return replaced, fmt.Errorf("job %d comes into being, but ids below %d were decided on before", r.ID, f.decided)
 	}
-	f.engine.countBytes(&f.locks, jobFootprint(uint32(len(r.Body)), &r.Keys))
-	sh.lock(&f.locks, f.stamp)
-	defer sh.unlock(&f.locks)
+	f.shared.countBytes(&f.tx, jobFootprint(uint32(len(r.Body)), &r.Keys))
+	sh.lock(&f.tx, f.stamp)
+	defer sh.unlock(&f.tx)
 	if err := f.insert(sh, r, segment); err != nil {
 		return replaced, fmt.Errorf("job %d: %w", r.ID, err)
 	}
@@ -123,7 +123,7 @@ func (f *Follower) insert(sh *shard, r *journal.Record, segment uint32) error {
 	}
 	copy(sh.bodies.Bytes(body, uint32(len(r.Body))), r.Body)
 	ref, j, err := sh.newJob(&job{
-		Links: queue.Links{ID: r.ID}, created: f.engine.sinceStart(r.Created), ttr: max(r.TTR, 1),
+		Links: queue.Links{ID: r.ID}, created: f.shared.sinceStart(r.Created), ttr: max(r.TTR, 1),
 		size: uint32(len(r.Body)), body: body, tube: sh.tube([]byte(r.Tube), false).index,
 	})
 	if err != nil {
@@ -131,7 +131,7 @@ func (f *Follower) insert(sh *shard, r *journal.Record, segment uint32) error {
 		return err
 	}
 	j.onRecord(r, segment)
-	f.engine.ids.Put(r.ID, ids.PlaceOf(sh.number, ref))
+	f.shared.ids.Put(r.ID, ids.PlaceOf(sh.number, ref))
 	sh.tubes[j.tube].countJob(1, jobFootprint(j.size, &r.Keys))
 	if r.Keys != (journal.Keys{}) {
 		sh.attach(sh.tubes[j.tube], j, newKeyed(r.ID, &r.Keys))
@@ -153,25 +153,25 @@ func (f *Follower) tombstone(r *journal.Record, segment uint32) (replaced journa
 			old.takeOut(j)
 			old.free(ref, j)
 		}
-		old.unlock(&f.locks)
+		old.unlock(&f.tx)
 	case f.strict:
 		err = fmt.Errorf("job %d leaves a tombstone, but there is none of that id", r.ID)
 	}
 	if err != nil {
 		return replaced, err
 	}
-	f.engine.countBytes(&f.locks, tombstoneFootprint(&r.Keys))
-	sh := f.engine.shardFor([]byte(r.Tube))
-	sh.lock(&f.locks, f.stamp)
-	defer sh.unlock(&f.locks)
+	f.shared.countBytes(&f.tx, tombstoneFootprint(&r.Keys))
+	sh := f.shared.shardFor([]byte(r.Tube))
+	sh.lock(&f.tx, f.stamp)
+	defer sh.unlock(&f.tx)
 	ref, j, err = sh.newJob(&job{Links: queue.Links{ID: r.ID}, segment: segment})
 	if err != nil {
 		return replaced, fmt.Errorf("tombstone of job %d: %w", r.ID, err)
 	}
-	f.engine.ids.Put(r.ID, ids.PlaceOf(sh.number, ref))
-	end := f.engine.sinceStart(r.Due)
+	f.shared.ids.Put(r.ID, ids.PlaceOf(sh.number, ref))
+	end := f.shared.sinceStart(r.Due)
 	if f.now != Always {
-		end = min(end, f.now+f.engine.lasting(&r.Keys)) // although somebody may have set the clock
+		end = min(end, f.now+f.shared.lasting(&r.Keys)) // although somebody may have set the clock
 	}
 	k := newKeyed(r.ID, &r.Keys)
 	sh.addKeyed(j, k)
@@ -196,7 +196,7 @@ func (f *Follower) tombstone(r *journal.Record, segment uint32) (replaced journa
 func (f *Follower) Update(r *journal.Record) error {
 	sh, ref, j := f.lockJob(r.ID)
 	if sh != nil {
-		defer sh.unlock(&f.locks)
+		defer sh.unlock(&f.tx)
 	}
 	if sh == nil || j.state == tombstone {
 		if f.strict {
@@ -215,7 +215,7 @@ func (f *Follower) Delete(id uint64) (segment uint32) {
 	if sh == nil {
 		return 0
 	}
-	defer sh.unlock(&f.locks)
+	defer sh.unlock(&f.tx)
 	segment = j.segment
 	sh.takeOut(j)
 	sh.free(ref, j)
@@ -227,7 +227,7 @@ func (f *Follower) Delete(id uint64) (segment uint32) {
 // once. Time passes here as Stamp says.
 func (f *Follower) Tidy() (more bool) {
 	more = f.tidyShards()
-	if arena.Discarded() && !arena.GiveBack(giveBackBytes) {
+	if arena.Discarded() && !arena.GiveBack(arena.Slice) {
 		more = true
 	}
 	return more
@@ -239,10 +239,10 @@ func (f *Follower) tidyShards() (more bool) {
 	if f.stamp < f.tidyAt {
 		return false
 	}
-	for _, sh := range f.engine.shards {
-		sh.lock(&f.locks, f.stamp)
+	for _, sh := range f.shared.shards {
+		sh.lock(&f.tx, f.stamp)
 		stepped := sh.tidier.step(f.stamp)
-		sh.unlock(&f.locks)
+		sh.unlock(&f.tx)
 		if stepped {
 			return true
 		}
@@ -262,7 +262,7 @@ func (f *Follower) Serve(nextID uint64, now Time) {
 // ServeOn is Serve, but holds go on. Sessions that have some are absent: their times to run do not end for
 // a moment, until Loop.Attach finds them, or they are ended by CloseAbsent or EndNumber.
 func (f *Follower) ServeOn(nextID uint64, now Time) {
-	g := &f.engine.numbers
+	g := &f.shared.numbers
 	f.sweep()
 	for _, s := range f.absent {
 		s.holder.patience.Store(int64(now + absence))
@@ -274,15 +274,15 @@ func (f *Follower) ServeOn(nextID uint64, now Time) {
 }
 
 func (f *Follower) serve(nextID uint64, now Time) {
-	e := f.engine
+	e := f.shared
 	e.ids.Last.Store(max(nextID, 1) - 1)
 	e.ids.EndRestore(max(nextID, 1))
 	if !e.cfg.Stock { // the server before did not come to fire what is complete, or did not record all of it
 		e.groups.endEpochs()
 		for _, sh := range e.shards {
-			sh.lock(&f.locks, now)
+			sh.lock(&f.tx, now)
 			sh.fireAllHeld()
-			sh.unlock(&f.locks)
+			sh.unlock(&f.tx)
 		}
 	}
 	for _, sh := range e.shards {
@@ -296,12 +296,12 @@ func (f *Follower) serve(nextID uint64, now Time) {
 
 // lockJob locks the shard of a job or tombstone and returns it; sh is nil if there is none.
 func (f *Follower) lockJob(id uint64) (sh *shard, r ref, j *job) {
-	return f.engine.lockRecord(&f.locks, id, f.stamp, true)
+	return f.shared.lockRecord(&f.tx, id, f.stamp, true)
 }
 
 // apply brings a job to the state that a record tells of.
 func (f *Follower) apply(sh *shard, ref ref, j *job, r *journal.Record) error {
-	ch := f.engine.changeOf(r)
+	ch := f.shared.changeOf(r)
 	if ch.to == held && (j.flags&hasGroups == 0 || sh.keyedOf(j).terms.After == "") {
 		return fmt.Errorf("job %d is held, but waits for no group", r.ID)
 	}
@@ -326,10 +326,10 @@ func (f *Follower) apply(sh *shard, ref ref, j *job, r *journal.Record) error {
 func (f *Follower) Setting(x *journal.Setting) error {
 	kept := *x
 	kept.Origin = journal.Origin{}
-	sh := f.engine.shardFor([]byte(kept.Tube))
-	sh.lock(&f.locks, f.stamp)
-	defer sh.unlock(&f.locks)
-	f.engine.settings.keep(&kept, false, 0)
+	sh := f.shared.shardFor([]byte(kept.Tube))
+	sh.lock(&f.tx, f.stamp)
+	defer sh.unlock(&f.tx)
+	f.shared.settings.keep(&kept, false, 0)
 	sh.putInForce(&kept)
 	return nil
 }

@@ -1,0 +1,250 @@
+package engine
+
+import (
+	"trellis/binlog/journal"
+	"trellis/codec"
+)
+
+// maxBatchBytes bounds the bodies in the reply to a reserve-batch, but for the first.
+const maxBatchBytes = 8 << 20
+
+// A batch is the jobs that a reserve-batch has reserved. The reply says first how many
+// they are, so it is put together before any of it is sent; small bodies are copied a
+// few at a time.
+type batch struct {
+	most  int
+	jobs  []batchJob
+	bytes int // of their bodies
+	pos   journal.Pos
+	whole bool // no job may be left out
+
+	looked int    // jobs whose bodies were copied, or will be pinned
+	data   []byte // the lines and bodies of small jobs
+	small  int    // how many jobs are in data
+	large  []largeJob
+}
+
+// batchOf is a batch of at most so many jobs.
+func batchOf(most int) batch { return batch{most: most} }
+
+// MustBeWhole says that no job may be left out from now on: the client may have a part of the reply.
+func (b *batch) MustBeWhole() { b.whole = true }
+
+type batchJob struct {
+	shard *shard
+	id    uint64
+}
+
+// A largeJob stands behind data[:at]. Its body is pinned, and sent from where it lies, when
+// the reply is whole.
+type largeJob struct {
+	batchJob
+	at   int
+	line []byte // that comes before the body
+	body Body
+}
+
+// A choice is the tubes from which a reserve-batch may take jobs, all of whose shards are locked.
+type choice interface {
+	// next is the tube from which the next job is to be taken, nil if there is none.
+	next() *tube
+	// taken puts things right after the first job of that tube was taken.
+	taken()
+}
+
+// take reserves jobs of the watched tubes, whose shards are locked, as that many reserves would.
+func (b *batch) take(c *tx, q *request) error {
+	c.spend(len(q.watched) / watchesPerCost)
+	var tubes choice
+	if q.weights != nil {
+		tubes = q.weights.choice(q.watched)
+	} else {
+		tubes = mostUrgent(q.watched)
+	}
+	for len(b.jobs) < b.most {
+		t := tubes.next()
+		if t == nil {
+			break
+		}
+		sh := t.shard
+		r := t.candidate()
+		j := sh.job(r)
+		if len(b.jobs) > 0 && b.bytes+int(j.size) > maxBatchBytes {
+			break
+		}
+		pos := sh.dependsOn(j.at())
+		held, err := sh.reserve(q.set(), r, j)
+		if err != nil {
+			return err
+		}
+		b.pos = max(b.pos, pos, held)
+		b.bytes += int(j.size)
+		b.jobs = append(b.jobs, batchJob{sh, j.ID})
+		c.spend(1)
+		tubes.taken()
+	}
+	return nil
+}
+
+// ReserveBatch reserves up to b.most jobs for the client of q, as that many reserves in one moment would. If
+// there is none, it does what Reserve does then.
+func (c *tx) ReserveBatch(now Time, q *request, b *batch, out *Output) (verdict, error) {
+	set := q.shards | (*q.reserved).set()
+	c.lockAll(set, now)
+	v, err := gotJob, b.take(c, q)
+	switch {
+	case len(b.jobs) > 0:
+		err = nil // without memory there are fewer
+	case err == nil:
+		v = c.waitOr(now, q, out)
+	}
+	c.unlockAll(set)
+	return v, err
+}
+
+// HandedBatch makes b the batch that begins with the job of that id, for which the client of q has waited,
+// and which the reply depends on pos. It returns false if the client does not have the job any more.
+func (c *tx) HandedBatch(now Time, q *request, b *batch, id uint64, pos journal.Pos) bool {
+	sh, _, j := c.shared.lockJob(c, id, now)
+	if sh == nil {
+		return false
+	}
+	has, size := sh.reservedBy(*q.reserved, j), int(j.size)
+	sh.unlock(c)
+	if !has {
+		return false
+	}
+	b.jobs, b.bytes, b.pos = []batchJob{{sh, id}}, size, pos
+	c.lockAll(q.shards, now)
+	_ = b.take(c, q) // without memory there are fewer
+	c.unlockAll(q.shards)
+	return true
+}
+
+// Add adds a job to the batch if it is among these reservations.
+func (b *batch) Add(c *tx, now Time, id uint64, of *reservationSet) bool {
+	sh, _, j := c.shared.lockJob(c, id, now)
+	if sh == nil {
+		return false
+	}
+	has := sh.reservedBy(of, j)
+	if has {
+		b.jobs = append(b.jobs, batchJob{sh, id})
+	}
+	sh.unlock(c)
+	return has
+}
+
+// Empty tells whether no job was reserved.
+func (b *batch) Empty() bool { return len(b.jobs) == 0 }
+
+// batchSlice is how many bytes of bodies are copied before others have their turn.
+const batchSlice = 128 << 10
+
+// Turn puts a part of the reply together, and appends it when it is whole. It returns true if there is more to
+// do. A job that has gone meanwhile is left out; ok is false if none may be.
+func (b *batch) Turn(c *tx, now Time, of *reservationSet, informed bool, out *Output) (more, ok bool) {
+	n, copied := len(b.jobs), 0
+	for ; b.looked < n && copied < batchSlice; b.looked++ {
+		copied += b.copyJob(c, now, b.jobs[b.looked], of, informed)
+	}
+	c.spend(copied >> 10)
+	if b.looked < n {
+		return true, true
+	}
+	b.pinLarge(c, now, of, informed)
+	if b.whole && b.small+len(b.large) < n {
+		for i := range b.large {
+			b.large[i].body.Release()
+		}
+		return false, false
+	}
+	b.reply(out)
+	return false, true
+}
+
+// copyJob appends a job to the data, or notes where it belongs if its body is large.
+func (b *batch) copyJob(c *tx, now Time, x batchJob, of *reservationSet, informed bool) (bytes int) {
+	sh := x.shard
+	sh.lock(c, now)
+	defer sh.unlock(c)
+	switch _, j := sh.find(x.id); {
+	case j == nil || !sh.reservedBy(of, j):
+	case j.size >= pinnedSize:
+		b.large = append(b.large, largeJob{batchJob: x, at: len(b.data)})
+	default:
+		b.data = sh.appendReservedLine(b.data, j, informed)
+		b.data = append(b.data, sh.body(j)...)
+		b.data = append(b.data, "\r\n"...)
+		b.small++
+		return int(j.size)
+	}
+	return 0
+}
+
+// pinLarge pins the bodies of large jobs. Those that have gone meanwhile are left out.
+func (b *batch) pinLarge(c *tx, now Time, of *reservationSet, informed bool) {
+	held := b.large[:0]
+	for _, x := range b.large {
+		sh := x.shard
+		sh.lock(c, now)
+		if _, j := sh.find(x.id); j != nil && sh.reservedBy(of, j) {
+			x.line = sh.appendReservedLine(nil, j, informed)
+			x.body = sh.pin(j, 0)
+			held = append(held, x)
+		}
+		sh.unlock(c)
+	}
+	b.large = held
+}
+
+func (b *batch) reply(out *Output) {
+	out.DependOn(b.pos)
+	out.Buf = codec.AppendCount(out.Buf, "RESERVED_BATCH", uint64(b.small+len(b.large)))
+	sent := 0
+	for _, x := range b.large {
+		out.Buf = append(out.Buf, b.data[sent:x.at]...)
+		sent = x.at
+		out.Buf = append(out.Buf, x.line...)
+		x.body.At = len(out.Buf)
+		out.Bodies = append(out.Bodies, x.body)
+		out.Buf = append(out.Buf, "\r\n"...)
+	}
+	out.Buf = append(out.Buf, b.data[sent:]...)
+}
+
+// firstJobs is a heap of tubes by their first ready jobs, the most urgent one first.
+type firstJobs struct{ tubes []*tube }
+
+// mostUrgent chooses the most urgent job each time.
+func mostUrgent(watched []subscription) *firstJobs {
+	f := new(firstJobs)
+	for i := range watched {
+		if t := watched[i].tube; t.candidate() != 0 {
+			f.tubes = append(f.tubes, t)
+			heapUp(f.tubes, sooner)
+		}
+	}
+	return f
+}
+
+func sooner(a, b **tube) bool { return (*a).firstJob().sooner((*b).firstJob()) }
+
+// firstJob is the tube's first ready job.
+func (t *tube) firstJob() *job { return t.shard.job(t.next()) }
+
+func (f *firstJobs) next() *tube {
+	if len(f.tubes) == 0 {
+		return nil
+	}
+	return f.tubes[0]
+}
+
+func (f *firstJobs) taken() {
+	if h := f.tubes; h[0].candidate() == 0 {
+		last := len(h) - 1
+		h[0], h[last] = h[last], nil
+		f.tubes = h[:last]
+	}
+	heapDown(f.tubes, sooner)
+}

@@ -1,0 +1,215 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+
+	"trellis/binlog/journal"
+)
+
+// closing is the reservations of a closed session. They are given back in the order
+// in which they were made, over all shards, which a heap finds a few at a time.
+type closing struct {
+	of   *reservationSet
+	from *reservations // whose jobs are to be gathered; those before it are all in jobs
+	next int           // the next job of those
+	jobs []reservation // a heap, the oldest first
+}
+
+// reservation has no pointers, so that the collector need not look at a million.
+type reservation struct {
+	id    uint64
+	age   uint32 // reservations that the session made since
+	shard uint32 // its number
+}
+
+func older(a, b *reservation) bool { return a.age > b.age }
+
+func (v *closing) add(x reservation) {
+	v.jobs = append(v.jobs, x)
+	heapUp(v.jobs, older)
+}
+
+func (v *closing) removeOldest() {
+	last := len(v.jobs) - 1
+	v.jobs[0], v.jobs = v.jobs[last], v.jobs[:last]
+	heapDown(v.jobs, older)
+}
+
+// giveBackSlice is how many reservations are looked at under one lock.
+const giveBackSlice = 128
+
+// BeginClosing begins to give back what a closed session has reserved: it becomes ready in the order in which it
+// was reserved. The result is nil if there is nothing to give back, and no trace of the session is left. The
+// session's end is recorded if it is on record and has ever held a job. No claim can add to what it holds any
+// more.
+func (c *tx) BeginClosing(now Time, hs *reservationSet) *closing {
+	n := c.endReservations(hs, c.recordClose(hs), now)
+	if n == 0 {
+		hs.free(c, now)
+		return nil
+	}
+	// No lock is held, and the list need not be copied while it grows.
+	return &closing{of: hs, from: hs.first, jobs: make([]reservation, 0, n)}
+}
+
+// Turn gives back as much as the round's budget allows. It returns false when all is given back.
+func (v *closing) Turn(c *tx, now Time, stopping bool) (more bool) {
+	for {
+		if !v.gather(c, now) || !v.returnAll(c, now, stopping) {
+			return true
+		}
+		if c.CountReserved(now, v.of, 1) == 0 {
+			v.of.free(c, now)
+			return false
+		}
+		// Others have deleted some jobs meanwhile. That moves the rest,
+		// where they may have been missed.
+		v.from, v.next = v.of.first, 0
+	}
+}
+
+// LeaveAbsent leaves what a closed session on record has reserved to an absent session of its id. It returns false,
+// and no trace of the session is left, if there is nothing.
+func (c *tx) LeaveAbsent(now Time, hs *reservationSet) bool {
+	if c.CountReserved(now, hs, 1) == 0 {
+		hs.free(c, now)
+		return false
+	}
+	hs.holder.patience.Store(int64(now + absence))
+	return true
+}
+
+// CountReserved returns how many jobs a session has reserved. It looks no further when it has found so many.
+func (c *tx) CountReserved(now Time, hs *reservationSet, most int) (n int) {
+	for h := hs.list(); h != nil && n < most; h = h.next {
+		h.shard.lock(c, now)
+		n += h.jobs.Len()
+		h.shard.unlock(c)
+	}
+	return n
+}
+
+// recordClose records the end of a session on record, once, if it has ever held a job. It returns the
+// position behind, 0 if there is nothing to record.
+func (c *tx) recordClose(hs *reservationSet) journal.Pos {
+	h := hs.holder
+	if h == nil || !h.held || h.closed.Load() {
+		return 0
+	}
+	h.closed.Store(true) // before the record: see walk.holdOf
+	if h.gone != 0 {
+		return h.gone
+	}
+	pos, _ := c.shared.holds.Close(h.id) // it fails only if another server has taken over
+	return pos
+}
+
+// endReservations is how many jobs the session has reserved. From now on their times
+// to run do not end; others may still delete them. The session's end is on record up to pos.
+func (c *tx) endReservations(hs *reservationSet, pos journal.Pos, now Time) (n int) {
+	for h := hs.first; h != nil; h = h.next {
+		h.shard.lock(c, now)
+		h.shard.wheel.Cancel(&h.timer)
+		if pos != 0 {
+			h.shard.recorded(pos)
+		}
+		n += h.jobs.Len()
+		h.shard.unlock(c)
+		c.spend(lockCost)
+	}
+	return n
+}
+
+// gather learns what the session has reserved. What others delete at the same time may
+// make it miss some jobs; none is added.
+func (v *closing) gather(c *tx, now Time) (done bool) {
+	for v.from != nil {
+		h := v.from
+		h.shard.lock(c, now)
+		end := min(v.next+giveBackSlice, h.jobs.Len())
+		for i := v.next; i < end; i++ {
+			e := h.jobs.At(i)
+			order := h.shard.counters.At(h.shard.job(e.Ref).counters).order
+			v.add(reservation{e.ID, v.of.made - order, uint32(h.shard.number)})
+		}
+		cost := end - v.next + lockCost
+		if v.next = end; end == h.jobs.Len() {
+			v.from, v.next = h.next, 0
+		}
+		h.shard.unlock(c)
+		if c.spend(cost); !c.left() {
+			return v.from == nil
+		}
+	}
+	return true
+}
+
+// returnAll makes the jobs ready, or what their tubes' settings make of jobs whose client has gone.
+func (v *closing) returnAll(c *tx, now Time, stopping bool) (done bool) {
+	var dead shardSet // of a dead tube, whose lock could not be had without a wait
+	for len(v.jobs) > 0 {
+		number := v.jobs[0].shard
+		sh := c.shared.shards[number]
+		locked := sh.self | dead
+		c.lockAll(locked, now)
+		dead = 0
+		n, moves := 0, sh.moves
+		for ; n < giveBackSlice && sh.moves >= 0 && len(v.jobs) > 0 && v.jobs[0].shard == number; n++ {
+			if r, j := sh.find(v.jobs[0].id); j != nil && sh.reservedBy(v.of, j) {
+				if to := sh.giveBack(r, j, stopping); to != nil {
+					dead = to.self
+					break
+				}
+			}
+			v.removeOldest()
+		}
+		cost := 2*n + moves - sh.moves + lockCost
+		c.unlockAll(locked)
+		if c.spend(cost); !c.left() {
+			return len(v.jobs) == 0
+		}
+	}
+	return true
+}
+
+// heldJob is a job that a session has reserved.
+type heldJob struct {
+	ID  uint64
+	end uint64 // of its time to run
+	age uint32 // reservations that the session made since
+}
+
+// HeldBy appends up to n of the jobs that a client has reserved to list, those whose
+// time to run ends first, in the order in which they were reserved. It also tells how many
+// there are, and whether the client waits for a job, in the same moment. A client that may be claimed watches
+// tubes in these shards.
+func (c *tx) HeldBy(
+	now Time, w waiter, watched shardSet, list []heldJob, n int,
+) (_ []heldJob, count int, waits bool, pos journal.Pos) {
+	// Whoever claims it may add to what it holds, with the lock of a watched shard.
+	c.lockAll(watched, now)
+	hs, _ := w.Reservations()
+	set := watched | hs.set()
+	c.unlockAll(watched)
+	c.lockAll(set, now)
+	hs, waits = w.Reservations()
+	for h := hs.list(); h != nil; h = h.next {
+		sh := h.shard
+		if h.jobs.Len() == 0 {
+			continue
+		}
+		pos = max(pos, sh.dependsOn(sh.now))
+		count += h.jobs.Len()
+		for e := range h.jobs.Least(n) {
+			list = append(list, heldJob{e.ID, e.Key, hs.made - sh.counters.At(sh.job(e.Ref).counters).order})
+		}
+	}
+	c.unlockAll(set)
+	if len(list) > n {
+		slices.SortFunc(list, func(a, b heldJob) int { return cmp.Or(cmp.Compare(a.end, b.end), cmp.Compare(a.ID, b.ID)) })
+		list = list[:n]
+	}
+	slices.SortFunc(list, func(a, b heldJob) int { return cmp.Compare(b.age, a.age) })
+	return list, count, waits, pos
+}

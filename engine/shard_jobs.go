@@ -1,0 +1,158 @@
+package engine
+
+// What clients do with one job, by its id. Each operation finds the job, does all that belongs to it, and
+// returns errNotFound if there is no such job, or why the change could not be recorded. Then nothing has
+// changed.
+
+// Delete deletes a job that is among these reservations, or that nobody has reserved unless it has to be.
+func (c *tx) Delete(now Time, id uint64, by *reservationSet, mustHave bool, out *Output) error {
+	sh, r, j := c.lockJob(now, id, out)
+	if sh == nil {
+		return errNotFound
+	}
+	if !sh.reservedBy(by, j) && (j.state == reserved || mustHave) {
+		return c.refuse(sh, out)
+	}
+	c.spend(j.cost() - 1) // any command costs one
+	t := sh.tubes[j.tube]
+	err := sh.delete(r, j, out)
+	if err == nil {
+		t.deletes++
+	}
+	sh.unlock(c)
+	return err
+}
+
+// Bury buries a job that is among these reservations.
+func (c *tx) Bury(now Time, id uint64, by *reservationSet, pri uint32, out *Output) error {
+	sh, r, j := c.lockReserved(now, id, by, out)
+	if sh == nil {
+		return errNotFound
+	}
+	ch := sh.present(j)
+	ch.to, ch.pri, ch.at = buried, pri, Time(sh.buries+1)
+	ch.counters.buries++
+	t := sh.tubes[j.tube]
+	err := sh.change(r, j, &ch, out)
+	if err == nil {
+		t.totals().buries++
+	}
+	sh.dispatch(t)
+	sh.unlock(c)
+	return err
+}
+
+// Touch starts the time to run of a job anew that is among these reservations. It is on record if the
+// reservation is.
+func (c *tx) Touch(now Time, id uint64, by *reservationSet, out *Output) error {
+	sh, r, j := c.lockReserved(now, id, by, out)
+	if sh == nil {
+		return errNotFound
+	}
+	err := sh.touch(sh.reservations[j.Next], r, j, now+seconds(j.ttr), out)
+	sh.unlock(c)
+	return err
+}
+
+// KickJob makes a buried or delayed job ready.
+func (c *tx) KickJob(now Time, id uint64, out *Output) error {
+	sh, r, j := c.lockJob(now, id, out)
+	if sh == nil {
+		return errNotFound
+	}
+	if j.state != buried && j.state.shown() != delayed {
+		return c.refuse(sh, out)
+	}
+	err := sh.kick(r, j, out)
+	sh.unlock(c)
+	return err
+}
+
+// MoveJob moves a job to another tube. One that is among these reservations is ready there; one that others
+// have reserved is not found.
+func (c *tx) MoveJob(now Time, id uint64, by *reservationSet, tube string, out *Output) error {
+	to := c.shared.shardFor([]byte(tube))
+	from, r, j, locked := c.lockJobWith(to.self, now, id, out)
+	if from == nil {
+		return errNotFound
+	}
+	if j.state == reserved && !from.reservedBy(by, j) || j.state == tombstone {
+		out.DependOn(from.dependsOnEnds())
+		c.unlockAll(locked)
+		return errNotFound
+	}
+	c.spend(j.moveCost())
+	err := from.move(r, j, to, tube, out)
+	c.unlockAll(locked)
+	return err
+}
+
+// Peek appends a job, as clients are shown it.
+func (c *tx) Peek(now Time, id uint64, out *Output) error {
+	sh, _, j := c.lockJob(now, id, out)
+	if sh == nil {
+		return errNotFound
+	}
+	out.appendFound(sh, j)
+	sh.unlock(c)
+	return nil
+}
+
+// PeekFirst is Peek for the first of a tube's jobs in a state, which is not reserved.
+func (c *tx) PeekFirst(now Time, t *tube, of state, out *Output) error {
+	sh := t.shard
+	sh.lock(c, now)
+	return c.peekFirst(sh, t, of, out)
+}
+
+// PeekTube is PeekFirst for the tube of that name.
+func (c *tx) PeekTube(now Time, name []byte, of state, out *Output) error {
+	sh, t := c.lockTube(now, name, out)
+	if t == nil {
+		return errNotFound
+	}
+	return c.peekFirst(sh, t, of, out)
+}
+
+func (c *tx) peekFirst(sh *shard, t *tube, of state, out *Output) error {
+	r := t.firstShown(of)
+	if r == 0 {
+		return c.refuse(sh, out)
+	}
+	out.appendFound(sh, sh.job(r))
+	sh.unlock(c)
+	return nil
+}
+
+// A jobSnapshot is what clients are told of a job.
+type jobSnapshot struct {
+	Tube                                        string
+	State                                       string
+	Pri, TTR, Delay                             uint32
+	Age, Left                                   Time   // Left until a delay or a time to run ends
+	Segment                                     uint32 // of the journal, in which its last full record stands
+	Reserves, Timeouts, Releases, Buries, Kicks uint32
+}
+
+// Job returns what clients are told of a job.
+func (c *tx) Job(now Time, id uint64, out *Output) (x jobSnapshot, err error) {
+	sh, _, j := c.lockJob(now, id, out)
+	if sh == nil {
+		return x, errNotFound
+	}
+	defer sh.unlock(c)
+	out.DependOn(sh.dependsOn(sh.now))
+	var n counters
+	if j.counters != 0 {
+		n = *sh.counters.At(j.counters)
+	}
+	x = jobSnapshot{
+		Tube: sh.tubes[j.tube].name, State: j.state.String(), Pri: j.pri, TTR: j.ttr, Delay: n.delay,
+		Age: max(0, now-j.created), Segment: j.segment,
+		Reserves: n.reserves, Timeouts: n.timeouts, Releases: n.releases, Buries: n.buries, Kicks: n.kicks,
+	}
+	if j.state == reserved || j.state == delayed {
+		x.Left = max(0, j.at()-now)
+	}
+	return x, nil
+}

@@ -1,0 +1,118 @@
+package engine
+
+import (
+	"hash/maphash"
+	"math"
+	"time"
+
+	"trellis/engine/internal/arena"
+	"trellis/engine/internal/ids"
+	"trellis/engine/internal/queue"
+)
+
+// init makes n shards, a power of two, at time 0. Tubes are placed by seed.
+func (e *shared) init(cfg Config, n int, seed maphash.Seed) {
+	e.cfg, e.seed = cfg, seed
+	e.recordIn(cfg.Journal)
+	e.ClockSet(cfg.Start)
+	for i := range n {
+		e.shards = append(e.shards, newShard(e, i))
+	}
+	e.shardFor([]byte(defaultTube)).tube([]byte(defaultTube), false)
+	if cfg.Accounts != nil {
+		cfg.Accounts.add(e)
+	}
+}
+
+func newShard(e *shared, number int) *shard {
+	sh := &shard{
+		shared:       e,
+		number:       number,
+		self:         1 << number,
+		byName:       make(map[string]*tube),
+		jobs:         arena.NewSlab[job](),
+		counters:     arena.NewSlab[counters](),
+		reservations: make([]*reservations, 1),
+		due:          MaxTime,
+		armed:        MaxTime,
+	}
+	sh.tidier.shard = sh
+	sh.tidier.timer.Owner = &sh.tidier
+	sh.tombstones.shard = sh
+	sh.tombstones.timer.Owner = &sh.tombstones
+	sh.firings.shard = sh
+	sh.firings.timer.Owner = &sh.firings
+	sh.expiries.shard = sh
+	sh.expiries.timer.Owner = &sh.expiries
+	sh.table = queue.TableOf(&sh.jobs.Pool)
+	return sh
+}
+
+// DefaultTubes returns the tube that always exists, and another one of its name and shard, which is in no list and
+// always empty: it takes the place of the first one for those who may not have that.
+func (e *shared) DefaultTubes() (always, empty *tube) {
+	sh := e.shardFor([]byte(defaultTube))
+	return sh.byName[defaultTube], &tube{name: defaultTube, shard: sh}
+}
+
+// ClockSet says that somebody has set the wall clock, so that Time 0 was at start
+// by it. No deadline moves, and no job's age; what is recorded in the journal goes
+// by the new time. Any goroutine may call it.
+func (e *shared) ClockSet(start time.Time) {
+	if start.IsZero() {
+		start = time.Unix(0, 0)
+	}
+	e.start.Store(start.UnixNano())
+}
+
+// recordIn makes changes go into a journal, nil for none.
+func (e *shared) recordIn(j Journal) {
+	e.cfg.Journal = j
+	e.barrier, _ = j.(Barrier)
+	e.holds, _ = j.(Holds)
+}
+
+// Discard ends the shards and gives the memory of their jobs back to the system before it
+// returns; what they have on the collected heap is garbage then. The loops must have ended, no
+// follower may be fed, and no [Body] may be left. A walk that is under way ends first.
+// Afterwards they are empty to those who look at them from outside, and may not be
+// used otherwise.
+//
+// A process may make as many sets of shards, one after the other, as it likes: addresses that
+// were given back are used again.
+func (e *shared) Discard() {
+	e.discarded.Store(true)
+	if e.cfg.Accounts != nil {
+		e.cfg.Accounts.remove(e)
+	}
+	e.life.Lock()
+	defer e.life.Unlock()
+	for _, sh := range e.shards {
+		sh.mu.Lock()
+		sh.discard()
+		sh.mu.Unlock()
+	}
+	e.ids.Discard()
+	e.registry.clear()
+	e.pursesMu.Lock()
+	e.purses = nil
+	e.pursesMu.Unlock()
+	for !arena.GiveBack(math.MaxInt) {
+	}
+}
+
+// discard frees all that belongs to the shard's tubes.
+func (sh *shard) discard() {
+	sh.jobs.Discard()
+	sh.counters.Discard()
+	sh.bodies.Discard()
+	clear(sh.byName)
+	sh.tubes, sh.freeTubes, sh.pins = nil, nil, nil
+	sh.keyed, sh.holders = hashTable[keyed, byJobID]{}, hashTable[keyed, byUniqueKey]{}
+	sh.spaces, sh.recounting = nil, nil
+	sh.keyspaces, sh.tombstones.heap = hashTable[keyspace, byTubeName]{}, queue.Heap{}
+	sh.reservations, sh.freeReservations = nil, nil
+	sh.retired = ids.Retirement{}
+	sh.totals = shardTotals{}
+	sh.alarm, sh.wheel, sh.due = nil, queue.Wheel{}, MaxTime
+}

@@ -1,0 +1,49 @@
+package engine
+
+// A reservedPeek finds the reserved job of a tube with the smallest id. There is no queue of them, and by
+// the time when all were looked at the first of them may not be reserved any more.
+type reservedPeek struct {
+	*survey
+	again int // how often it may still look again when none of the first ones is
+}
+
+const (
+	peekCandidates = 64
+	peekAgain      = 3
+)
+
+// PeekReserved begins one for the tube of that name.
+func (c *tx) PeekReserved(now Time, name []byte, out *Output) (*reservedPeek, error) {
+	sh, t := c.lockTube(now, name, out)
+	if t == nil {
+		return nil, errNotFound
+	}
+	p := &reservedPeek{newSurvey(sh, t.name, reserved, peekCandidates), peekAgain}
+	sh.unlock(c)
+	return p, nil
+}
+
+// Turn does as much as the round's budget allows, and returns true if there is more to do. At the end it
+// appends the job, or returns errNotFound.
+func (p *reservedPeek) Turn(c *tx, now Time, out *Output) (more bool, err error) {
+	if !p.run(c, now) {
+		return true, nil
+	}
+	sh := p.shard
+	defer sh.unlock(c)
+	p.sort(len(p.found))
+	for i := range p.found {
+		if _, j := sh.find(p.found[i].id); j != nil && j.state == reserved && sh.tubes[j.tube].name == p.tube {
+			out.appendFound(sh, j)
+			return false, nil
+		}
+	}
+	if len(p.found) > 0 && p.again > 0 {
+		p.survey = newSurvey(sh, p.tube, reserved, peekCandidates)
+		p.again--
+		return true, nil
+	}
+	// Reservations here are so short that the first ones are over before all are known.
+	out.DependOn(sh.dependsOnEnds())
+	return false, errNotFound
+}

@@ -1,0 +1,215 @@
+package engine
+
+import (
+	"time"
+
+	"trellis/codec"
+	"trellis/engine/histogram"
+)
+
+// Snapshot is what the whole server counts. Counters are since its start.
+type Snapshot struct {
+	Ready, Reserved, Delayed, Buried int
+	Urgent                           int // of the ready jobs, those with a priority under 1024
+	Held                             int // of the delayed jobs, those that wait for a group
+	Blocked                          int // of these, those of whose group all members are buried, which keeps them waiting
+
+	Puts     uint64 // jobs that were accepted
+	Timeouts uint64 // reservations whose time to run ended
+
+	// Jobs that were delayed because a reservation had failed, by how it had ended.
+	RetriesReleased, RetriesTimedOut, RetriesDisconnected uint64
+
+	DeadLetters uint64 // jobs that were buried because their attempts were used up
+	// Jobs that have expired, by what became of them.
+	ExpiredDeleted, ExpiredBuried uint64
+
+	UniqueKeys  int    // unique keys of jobs: one key in two tubes counts twice
+	LimitedKeys int    // limited keys of jobs, counted in the same way
+	FairKeys    int    // fair keys of jobs, counted in the same way
+	Tombstones  int    // unique keys that deleted jobs still keep
+	Groups      int    // that have a member or hold a job
+	Fired       uint64 // jobs that were held until their groups were complete
+	Duplicates  uint64 // puts that made no job, because their unique key had a holder
+
+	Commands [codec.NumCommands]uint64 // those that were well formed
+
+	ReadyTimes histogram.Histogram // how long jobs were ready before they were reserved
+
+	Connections int64  // open ones
+	Producers   int64  // of them, those that have put
+	Workers     int64  // of them, those that have reserved
+	Waiting     int64  // of them, those that wait for a job
+	Opened      uint64 // connections since the start
+
+	Tubes    int
+	Settings int // of tubes' names
+	Draining bool
+	Memory   int64 // bytes mapped for jobs and their bodies
+
+	// Commands that a limit made the engine refuse.
+	RefusedMemory, RefusedTubes, RefusedWatching, RefusedKeys uint64
+}
+
+// TubeSnapshot is what one tube counts, since it came into being.
+type TubeSnapshot struct {
+	Name                             string
+	Ready, Reserved, Delayed, Buried int
+	Urgent                           int
+	Held                             int           // of the delayed jobs, those that wait for a group
+	OldestReady                      time.Duration // how long the oldest ready job has been ready
+	Using, Watching, Waiting         int           // connections
+	Keys                             int           // counted as for Limits.Keys
+	Puts, Deletes, Pauses            uint64
+	Pause                            time.Duration // as last given, while it is in force
+	PauseLeft                        time.Duration
+
+	LimitedBy  Limit         // why no job is handed out
+	LimitedFor time.Duration // for how long at least, 0 if that is not known
+
+	Reserves, Releases, Timeouts, Buries uint64
+	DeadLetters, Expired                 uint64
+	Flushed                              uint64 // of Deletes
+	WaitMicros                           uint64 // microseconds for which jobs were ready that were reserved then
+	BusyMicros                           uint64 // microseconds for which jobs were reserved, those that still are up to now
+}
+
+// AddTo adds to s what the shards count, and returns s. It takes one lock at a time, each for a moment.
+func (c *tx) AddTo(s *Snapshot, now Time) *Snapshot {
+	e := c.shared
+	s.Tubes, s.Settings = e.registry.size(), e.settings.size()
+	s.RefusedMemory = e.usage.refusedMemory.Load()
+	s.RefusedTubes = e.usage.refusedTubes.Load()
+	s.RefusedKeys = e.usage.refusedKeys.Load()
+	s.Groups, s.Blocked = e.groups.size()
+	for _, sh := range e.shards {
+		sh.lock(c, now)
+		n := &sh.totals
+		s.Ready += n.in[ready]
+		s.Reserved += n.in[reserved]
+		s.Delayed += n.in[delayed] + n.in[held]
+		s.Held += n.in[held]
+		s.Fired += n.fired
+		s.Buried += n.in[buried]
+		s.Urgent += n.urgent
+		s.Puts += n.puts
+		s.Timeouts += n.timeouts
+		s.RetriesReleased += n.retries[byRelease]
+		s.RetriesTimedOut += n.retries[byTimeOut]
+		s.RetriesDisconnected += n.retries[byDisconnect]
+		s.DeadLetters += n.deadLetters
+		s.ExpiredDeleted += n.expired
+		s.ExpiredBuried += n.expiredLetters
+		s.UniqueKeys += n.unique
+		s.LimitedKeys += n.limited
+		s.FairKeys += n.fair
+		s.Tombstones += n.tombstones
+		s.Duplicates += n.duplicates
+		s.ReadyTimes.Add(&n.ready)
+		s.Memory += sh.jobs.Mapped() + sh.counters.Mapped() + sh.bodies.Mapped()
+		sh.unlock(c)
+	}
+	return s
+}
+
+// Tube returns the numbers of the tube of that name, with the rest of a pause as of now.
+func (c *tx) Tube(now Time, name []byte, out *Output) (n TubeSnapshot, err error) {
+	sh, t := c.lockTube(now, name, out)
+	if t == nil {
+		return n, errNotFound
+	}
+	out.DependOn(sh.dependsOn(sh.now))
+	n = t.snapshot()
+	n.PauseLeft = time.Duration(max(0, t.pausedUntil-now))
+	sh.unlock(c)
+	return n, nil
+}
+
+// Blocks returns the group that a job keeps others waiting for because it is buried, and how many
+// they are; none if it does not. Any goroutine may call it. It takes the lock of the job's shard for
+// a moment.
+func (e *shared) Blocks(now Time, id uint64) (group string, waiting int) {
+	c := tx{shared: e}
+	sh, _, j := e.lockJob(&c, id, now)
+	if sh == nil {
+		return "", 0
+	}
+	defer sh.unlock(&c)
+	if j.state != buried || j.flags == 0 || e.cfg.Stock {
+		return "", 0
+	}
+	x := sh.keyedOf(j).terms
+	if x == nil || x.group == nil {
+		return "", 0
+	}
+	if waiting = e.groups.waiting(x.group); waiting > 0 {
+		group = x.group.name
+	}
+	return group, waiting
+}
+
+// tubeSlice is how many tubes EachTube looks at before it lets others have the shard.
+const tubeSlice = 512
+
+// EachTube calls f with a snapshot of every tube, in no order. A tube that is there all the
+// while is met exactly once; one that goes and comes back under the same name may be met
+// twice. The snapshot is valid during the call of f, which holds no lock and may take its
+// time. Any goroutine may call EachTube. It holds one shard's lock at a time, for as long as it
+// takes to copy the numbers of some hundred tubes, and needs memory for as many.
+func (e *shared) EachTube(now Time, f func(*TubeSnapshot)) {
+	c := tx{shared: e}
+	slice := make([]TubeSnapshot, 0, tubeSlice)
+	for _, sh := range e.shards {
+		for at, more := 0, true; more; at += tubeSlice {
+			slice = slice[:0]
+			sh.lock(&c, now)
+			// Tubes keep their places.
+			for _, t := range sh.tubes[min(at, len(sh.tubes)):min(at+tubeSlice, len(sh.tubes))] {
+				if t != nil {
+					slice = append(slice, t.snapshot())
+				}
+			}
+			more = at+tubeSlice < len(sh.tubes)
+			sh.unlock(&c)
+			for i := range slice {
+				f(&slice[i])
+			}
+		}
+	}
+}
+
+func (t *tube) snapshot() TubeSnapshot {
+	now := t.shard.now // no earlier than the starts that are summed up
+	var n tubeTotals
+	if t.total != nil {
+		n = *t.total
+	}
+	by, left := t.limit()
+	return TubeSnapshot{
+		Name:  t.name,
+		Ready: t.ready.Len(), Reserved: t.reserved, Delayed: t.countShown(delayed), Held: t.count(held), Buried: t.buried.Len(),
+		Urgent:      t.ready.Urgent(),
+		OldestReady: time.Duration(t.ready.Oldest(int64(now))),
+		Using:       t.using, Watching: t.watching, Waiting: t.waiting,
+		Puts: t.puts, Deletes: t.deletes, Pauses: t.pauses,
+		Pause:     time.Duration(seconds(t.pause)),
+		PauseLeft: time.Duration(max(0, t.pausedUntil-now)),
+		Keys:      t.keys(),
+		LimitedBy: by, LimitedFor: time.Duration(left),
+		Reserves: n.reserves, Releases: n.releases, Timeouts: n.timeouts, Buries: n.buries,
+		DeadLetters: n.deadLetters, Expired: n.expired, Flushed: n.flushed,
+		WaitMicros: n.wait, BusyMicros: n.busy + uint64(t.reserved)*now.micros(),
+	}
+}
+
+// keys is the number of keys that jobs and tombstones of the tube's name have.
+func (t *tube) keys() int {
+	n := int(t.sharedKeys())
+	if t.shard.spaces == nil { // nobody uses them
+		return n
+	}
+	if s := t.shard.keyspaceOf(t.name); s != nil {
+		n += s.holders
+	}
+	return n
+}

@@ -1,0 +1,258 @@
+package engine
+
+import (
+	"errors"
+	"math/bits"
+	"sync/atomic"
+
+	"trellis/engine/internal/ids"
+)
+
+// A tx is how a goroutine works with shards: each operation locks those that it needs, does all that
+// belongs to it, and unlocks them, which hands over jobs, wakes loops and fires groups. One tx serves
+// for one operation after the other. A tx without a purse is that of a goroutine which only looks, and
+// pays nothing.
+type tx struct {
+	shared *shared
+	held   shardSet // the shards that are locked
+	wakers []Waker  // to be called when the last lock is released
+	budget *int     // what is left of the loop's round, in units of cost; nil for who only looks
+	*purse          // of the loop; nil for who only looks
+
+	firings []firing // of groups that it has made complete, to be fired when the last lock is released
+	firing  bool     // it does so now
+}
+
+// A purse is what a loop has in hand for what its sessions do in shards. The loop's goroutine owns it,
+// but for what says otherwise.
+type purse struct {
+	quota quota
+	ids   ids.Block
+
+	// ahead counts, for each of two eras, the puts that are on record and not jobs yet: see Walk.
+	// The loop changes it, anybody may read it.
+	ahead [2]atomic.Int32
+
+	keys putKeys     // of the put that is executed
+	puts []*incoming // memory for puts that are not finished
+}
+
+// errNotFound: there is no such job or tube, or it is not as it would have to be for the operation. What
+// the answer depends on is noted in the operation's Output.
+var errNotFound = errors.New("there is no such job or tube")
+
+// Begin makes c, which is zero, the tx of a loop whose operations take their cost off the budget.
+func (c *tx) Begin(e *shared, budget *int) {
+	c.shared, c.budget, c.purse = e, budget, new(purse)
+	c.ids.Index = &e.ids
+	e.pursesMu.Lock()
+	defer e.pursesMu.Unlock()
+	e.purses = append(e.purses, c.purse)
+}
+
+// allPurses are those of the loops that there are.
+func (e *shared) allPurses() []*purse {
+	e.pursesMu.Lock()
+	defer e.pursesMu.Unlock()
+	return e.purses[:len(e.purses):len(e.purses)]
+}
+
+// Open tells whether the goroutine is inside an operation.
+func (c *tx) Open() bool { return c.held != 0 }
+
+// WakeAtEnd has a loop woken when the operation ends.
+func (c *tx) WakeAtEnd(w Waker) { c.wakers = append(c.wakers, w) }
+
+// EndRound gives back what is worth no keeping between two rounds: ids that no job got.
+func (c *tx) EndRound() { c.ids.GiveBack() }
+
+// lockCost is what it costs to take a lock and look.
+const lockCost = 1
+
+// spend takes a cost off the budget.
+func (c *tx) spend(cost int) {
+	if c.budget != nil {
+		*c.budget -= cost
+	}
+}
+
+// left tells whether there is something left of the budget.
+func (c *tx) left() bool { return *c.budget > 0 }
+
+// released fires groups and wakes loops, after the last lock was released.
+func (c *tx) released(e *shared, now Time) {
+	if len(c.firings) > 0 {
+		c.fireGroups(e, now)
+	}
+	for i, w := range c.wakers {
+		c.wakers[i] = nil
+		w.Wake()
+	}
+	c.wakers = c.wakers[:0]
+}
+
+// lockAll takes the locks of a set of shards, in order.
+func (c *tx) lockAll(set shardSet, now Time) {
+	for e := c.shared; set != 0; set &= set - 1 {
+		e.shards[bits.TrailingZeros16(uint16(set))].lock(c, now)
+	}
+}
+
+func (c *tx) unlockAll(set shardSet) {
+	for e := c.shared; set != 0; set &= set - 1 {
+		e.shards[bits.TrailingZeros16(uint16(set))].unlock(c)
+	}
+}
+
+// lockTube locks the shard of the tube of that name and returns the tube. If there is none, it holds no
+// lock, t is nil, and out depends on the last end in the shard.
+func (c *tx) lockTube(now Time, name []byte, out *Output) (sh *shard, t *tube) {
+	sh = c.shared.shardFor(name)
+	sh.lock(c, now)
+	if t = sh.byName[string(name)]; t == nil {
+		out.DependOn(sh.dependsOnEnds())
+		sh.unlock(c)
+	}
+	return sh, t
+}
+
+// lockJob locks the shard of a job and returns the job. If there is none, it holds no lock, sh is nil, and
+// out depends on the last ends in all shards.
+func (c *tx) lockJob(now Time, id uint64, out *Output) (sh *shard, r ref, j *job) {
+	if sh, r, j = c.shared.lockJob(c, id, now); sh == nil {
+		c.shared.NotFound(out)
+	}
+	return sh, r, j
+}
+
+// lockReserved is lockJob for a job that is among these reservations. Others are not found.
+func (c *tx) lockReserved(now Time, id uint64, by *reservationSet, out *Output) (sh *shard, r ref, j *job) {
+	if sh, r, j = c.lockJob(now, id, out); sh != nil && !sh.reservedBy(by, j) {
+		_ = c.refuse(sh, out)
+		return nil, 0, nil
+	}
+	return sh, r, j
+}
+
+// refuse releases the lock of the shard of a job to which the operation may not be done.
+func (c *tx) refuse(sh *shard, out *Output) error {
+	sh.unlock(c)
+	out.DependOn(sh.dependsOnEnds())
+	return errNotFound
+}
+
+// lockJobWith locks the shard of a job, and all that are in set, and returns the job and what it has
+// locked. If there is no such job, it holds no lock and sh is nil, as for lockJob.
+func (c *tx) lockJobWith(set shardSet, now Time, id uint64, out *Output) (sh *shard, r ref, j *job, locked shardSet) {
+	for {
+		p := c.shared.ids.Get(id)
+		if p == 0 {
+			c.shared.NotFound(out)
+			return nil, 0, nil, 0
+		}
+		sh = c.shared.shards[p.Shard()]
+		locked = set | sh.self
+		c.lockAll(locked, now)
+		if r, j = sh.find(id); j != nil {
+			return sh, r, j, locked
+		}
+		c.unlockAll(locked) // it has gone, or moved
+	}
+}
+
+// NotFound notes in out what an answer depends on that says that something is in no shard.
+func (e *shared) NotFound(out *Output) {
+	if e.cfg.Journal == nil {
+		return
+	}
+	for _, sh := range e.shards {
+		out.DependOn(sh.dependsOnEnds())
+	}
+}
+
+// lockJob takes the lock of the shard in which a job lives and returns the job.
+// Without such a job it takes no lock and sh is nil.
+func (e *shared) lockJob(c *tx, id uint64, now Time) (sh *shard, r ref, j *job) {
+	return e.lockRecord(c, id, now, false)
+}
+
+// lockRecord is lockJob, which finds tombstones as well if it is to.
+func (e *shared) lockRecord(c *tx, id uint64, now Time, tombstones bool) (sh *shard, r ref, j *job) {
+	entry := e.ids.Entry(id)
+	if entry == nil {
+		return nil, 0, nil
+	}
+	for {
+		p := ids.Place(entry.Load())
+		if p == 0 {
+			return nil, 0, nil
+		}
+		sh = e.shards[p.Shard()]
+		sh.lock(c, now)
+		// The job may be gone by now, or its record may have moved.
+		p = ids.Place(entry.Load())
+		if p != 0 && p.Shard() == sh.number {
+			if j = sh.job(p.Ref()); j.state != tombstone || tombstones {
+				return sh, p.Ref(), j
+			}
+			sh.unlock(c)
+			return nil, 0, nil
+		}
+		sh.unlock(c)
+	}
+}
+
+// TubeOf returns the name of the tube of a job, "" if there is no such job.
+func (c *tx) TubeOf(now Time, id uint64) string {
+	sh, _, j := c.shared.lockJob(c, id, now)
+	if sh == nil {
+		return ""
+	}
+	defer sh.unlock(c)
+	return sh.tubes[j.tube].name
+}
+
+// Hold has time stand still, or go on. While it stands still no deadline is met, whoever looks, so that
+// nothing is recorded but by commands. What is due is done when it goes on. Any goroutine may call it,
+// not two at a time.
+func (e *shared) Hold(on bool) {
+	for _, sh := range e.shards {
+		sh.mu.Lock()
+		sh.still = on
+		sh.setAlarm()
+		sh.mu.Unlock()
+	}
+}
+
+// Probe takes the lock of each shard once. It returns when it has had all of them, so
+// that one which never comes free keeps it for ever. Any goroutine may call it; it
+// changes nothing.
+func (e *shared) Probe() {
+	for _, sh := range e.shards {
+		sh.mu.Lock()
+		//lint:ignore SA2001 to have had the lock is all that is wanted
+		sh.mu.Unlock()
+	}
+}
+
+// Count is how many shards there are.
+func (e *shared) Count() int { return len(e.shards) }
+
+// AlarmBy has a loop asked for MeetDeadlines of a shard, the one of that number, when something is due there.
+func (e *shared) AlarmBy(number int, alarm func(Time)) {
+	sh := e.shards[number]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.alarm, sh.armed = alarm, MaxTime
+	sh.setAlarm()
+}
+
+// MeetDeadlines does what is due in a shard, for which its loop was asked.
+func (c *tx) MeetDeadlines(number int, now Time) {
+	sh := c.shared.shards[number]
+	sh.lock(c, now)
+	c.spend(lockCost)
+	sh.armed = MaxTime
+	sh.setAlarm()
+	sh.unlock(c)
+}
