@@ -1,6 +1,7 @@
 package binlog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -169,21 +170,16 @@ func Open(dir string, opts Options) (*Log, error) {
 }
 
 func newLog(dir string, opts Options) *Log {
-	l := &Log{dir: dir, opts: opts, fs: opts.FS, log: opts.Log, maxPending: MaxPending, settings: map[string]setting{}}
-	if l.fs == nil {
-		l.fs = vfs.OS{}
+	l := &Log{
+		dir: dir, opts: opts, fs: cmp.Or[vfs.FS](opts.FS, vfs.OS{}), log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
+		maxPending: MaxPending, settings: map[string]setting{},
 	}
 	l.boot = l.fs.Boot()
 	l.batch.encoders, l.flight.encoders = new(sync.WaitGroup), new(sync.WaitGroup)
-	if l.log == nil {
-		l.log = slog.New(slog.DiscardHandler)
-	}
-	o := &l.opts
-	if o.SegmentSize == 0 {
-		o.SegmentSize = DefaultSegmentSize
-	}
-	o.SegmentSize = min(max((o.SegmentSize+4095)&^4095, MinSegmentSize), MaxSegmentSize)
-	l.room.init(o.SegmentSize)
+	size := cmp.Or(opts.SegmentSize, DefaultSegmentSize)
+	size = min(max((size+4095)&^4095, MinSegmentSize), MaxSegmentSize)
+	l.opts.SegmentSize = size
+	l.room.margin, l.room.ahead = size/8, size/4
 	for _, c := range []*chan struct{}{
 		&l.wakeSyncer, &l.hurrySyncer, &l.wakeKeeper, &l.wakeTrimmer, &l.wakeCompactor, &l.caughtUp, &l.roomTold,
 	} {

@@ -24,8 +24,8 @@ const (
 	SyncNever  = record.SyncNever  // when the kernel thinks fit
 )
 
-// SyncEvery is the policy to sync at most that long after a write.
-func SyncEvery(d time.Duration) SyncPolicy { return record.SyncEvery(d) }
+// SyncEvery is the policy to sync at most that long after a write. If d is not positive, it is SyncAlways.
+func SyncEvery(d time.Duration) SyncPolicy { return SyncPolicy(max(d, 0)) }
 
 // Options configure a Log. Observer is called on the goroutine that has written or
 // synced, with the log's locks held; see [Hooks].

@@ -1,6 +1,7 @@
 package binlog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -44,10 +45,7 @@ func (l *Log) recover() error {
 	if err != nil {
 		return fmt.Errorf("log directory %s: %w", l.dir, spaceError(err))
 	}
-	l.seed = s.Seed
-	if l.seed == 0 {
-		l.seed = rand.Uint32() | 1
-	}
+	l.seed = cmp.Or(s.Seed, rand.Uint32()|1)
 	l.found = s
 	r := &l.recovery
 	r.Segments, r.Records, r.Clean = len(s.Segments), s.Records, s.Clean || len(s.Segments) == 0

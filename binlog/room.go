@@ -52,10 +52,6 @@ func (w *want) add(o want) {
 	w.n, w.keep, w.urgent = max(w.n, o.n), max(w.keep, o.keep), w.urgent || o.urgent
 }
 
-func (r *room) init(segmentSize int64) {
-	r.margin, r.ahead = segmentSize/8, segmentSize/4
-}
-
 func (r *room) reserved() int64 { return r.jobs*deleteRoom + r.tombstones }
 func (r *room) floor() int64    { return r.reserved() + r.margin }
 

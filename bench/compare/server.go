@@ -1,12 +1,14 @@
 package compare
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -37,9 +39,7 @@ func ParseServer(s string) (Server, error) {
 	if len(words) == 0 {
 		return Server{}, fmt.Errorf("server %q: no command", s)
 	}
-	if name == "" {
-		name = words[0][strings.LastIndexByte(words[0], '/')+1:]
-	}
+	name = cmp.Or(name, path.Base(words[0]))
 	if !strings.Contains(command, "{port}") {
 		return Server{}, fmt.Errorf("server %q: the command does not say where {port} belongs", s)
 	}

@@ -236,8 +236,7 @@ func (s *Survey) read(f *File, sc *record.Scanner, m *Meter) error {
 		if gap != nil {
 			if s.Cut == nil {
 				s.Cut = cutAt(f, gap.Offset, h.Base+journal.Pos(gap.Offset), gap.Err.Error())
-				var bad *record.BadError
-				if errors.As(gap.Err, &bad) {
+				if bad, ok := errors.AsType[*record.BadError](gap.Err); ok {
 					s.Cut.err, s.Cut.impossible = bad.Err, bad.Impossible
 				}
 			}
@@ -289,8 +288,7 @@ func (s *Survey) cutBefore(f *File, h *record.Header) *Cut {
 func (s *Survey) badHeader(f *File, h *record.Header) *Cut {
 	c := cutAt(f, 0, h.Base, f.Wrong.Error())
 	c.impossible = errors.Is(f.Wrong, record.ErrDisowned)
-	var bad *record.BadError
-	if errors.As(f.Wrong, &bad) {
+	if bad, ok := errors.AsType[*record.BadError](f.Wrong); ok {
 		c.err = bad.Err
 	}
 	return c

@@ -115,8 +115,7 @@ func (s *Scanner) resync() bool {
 			s.off = at
 			return true
 		}
-		var bad *BadError
-		if errors.As(err, &bad) && bad.Err != nil {
+		if bad, ok := errors.AsType[*BadError](err); ok && bad.Err != nil {
 			s.off = at&^4095 + 4096 - 8 // a block that cannot be read
 		}
 	}

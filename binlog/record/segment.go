@@ -44,17 +44,13 @@ type Header struct {
 // SyncPolicy says when a log syncs what it has written. Its values are on disk.
 type SyncPolicy int64
 
-// The policies, beside those of SyncEvery.
+// The policies, beside those of a time: to sync at most that long after a write.
 const (
 	SyncAlways SyncPolicy = 0  // at each commit
 	SyncNever  SyncPolicy = -1 // when the kernel thinks fit
 )
 
-// SyncEvery is the policy to sync at most that long after a write. If d is not positive,
-// it is SyncAlways.
-func SyncEvery(d time.Duration) SyncPolicy { return SyncPolicy(max(d, 0)) }
-
-// Interval is the time of a SyncEvery, and zero of other policies.
+// Interval is the time of a policy that is neither of these, and zero of both.
 func (p SyncPolicy) Interval() time.Duration { return time.Duration(max(p, 0)) }
 
 // Encode fills the first HeaderSize bytes of b.

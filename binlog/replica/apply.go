@@ -15,6 +15,7 @@ import (
 	"trellis/binlog/journal"
 	"trellis/binlog/record"
 	"trellis/binlog/replica/entry"
+	"trellis/binlog/replica/entrylog"
 	"trellis/binlog/replica/internal/planted"
 	"trellis/binlog/replica/snapshot"
 )
@@ -303,7 +304,7 @@ func (a *applier) entry(e *raftpb.Entry) (err error) {
 		err = fmt.Errorf("%w: %v", entry.ErrUnknown, e.GetType())
 	}
 	if err != nil {
-		return fmt.Errorf("%v: %w", idOf(e), err)
+		return fmt.Errorf("%v: %w", entrylog.EntryID{Index: e.GetIndex(), Term: e.GetTerm()}, err)
 	}
 	a.state.Index, a.state.Term = e.GetIndex(), e.GetTerm()
 	size := int64(len(e.GetData())) + entryOverhead

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -303,8 +304,6 @@ func (l *Leadership) oldest(now uint64) uint64 {
 		return now
 	}
 	u := l.units[0]
-	if u.firstSeen == 0 {
-		u.firstSeen = now
-	}
+	u.firstSeen = cmp.Or(u.firstSeen, now)
 	return u.firstSeen
 }

@@ -71,7 +71,7 @@ func Open(opts Options) (*Node, error) {
 	}
 	n.space = &space{node: n}
 	n.space.free.Store(-1)
-	n.writer = newWriter(n)
+	n.writer = &writer{node: n, waker: newWaker()}
 	n.applier = newApplier(n)
 	if n.consensus, err = newConsensus(n, meta); err != nil {
 		return nil, errors.Join(err, n.log.Close())

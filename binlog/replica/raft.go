@@ -306,10 +306,6 @@ func (c *consensus) send(m *raftpb.Message) {
 	c.node.transport.Send(m)
 }
 
-func idOf(e *raftpb.Entry) entrylog.EntryID {
-	return entrylog.EntryID{Index: e.GetIndex(), Term: e.GetTerm()}
-}
-
 func diverged(format string, args ...any) error {
 	return fmt.Errorf("%w: %s; remove this node from the cluster, empty its directory, and add it again", ErrDiverged, fmt.Sprintf(format, args...))
 }

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -138,10 +139,7 @@ func (n *Node) Status() Status {
 		Snapshot: snapshot.Index, SnapshotBytes: snapshot.Bytes, SnapshotStamp: snapshot.Stamp, LogBytes: n.log.Size(),
 		SnapshotTook: time.Duration(n.snapshotTook.Load()), Free: n.space.free.Load(),
 	}
-	p := n.status.Load()
-	if p == nil {
-		p = &raftStatus{toLoad: 100}
-	}
+	p := cmp.Or(n.status.Load(), &raftStatus{toLoad: 100})
 	s.Leader, s.Term, s.Commit, s.ToLoad = member.ID(p.lead), p.term, p.commit, p.toLoad
 	s.Uncommitted, s.Elections, s.Depositions, s.ReadRounds = p.uncommitted, p.elections, p.depositions, p.rounds
 	if l := n.leadership.Load(); l != nil && !l.over.Load() {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -69,10 +71,7 @@ func (s *store) setCurrent(m snapshot.Meta, path string) error {
 	}
 	s.mu.Lock()
 	s.meta, s.path = m, path
-	keep := []string{path}
-	for p := range s.reading {
-		keep = append(keep, p)
-	}
+	keep := slices.AppendSeq([]string{path}, maps.Keys(s.reading))
 	s.mu.Unlock()
 	// The snapshot counts, whatever becomes of the old ones.
 	_ = snapshot.Prune(s.fs, s.dir, keep...)

@@ -73,13 +73,21 @@ func (n *Node) handOverOnce(ctx context.Context, to member.ID) error {
 	return nil
 }
 
-func (n *Node) handOverHeld(ctx context.Context, l *Leadership, to member.ID) error {
+// settleAndFlush returns when all that the held queue has executed is committed, and its replies are given to the system.
+func (n *Node) settleAndFlush(ctx context.Context, l *Leadership) error {
 	if err := l.settle(ctx); err != nil {
 		return err
 	}
 	flush, cancel := context.WithTimeout(ctx, flushTime)
+	defer cancel()
 	n.opts.Queue.Flush(flush)
-	cancel()
+	return nil
+}
+
+func (n *Node) handOverHeld(ctx context.Context, l *Leadership, to member.ID) error {
+	if err := n.settleAndFlush(ctx, l); err != nil {
+		return err
+	}
 	t := &transfer{l, make(chan error, 1)}
 	err := n.ask(ctx, func(c *consensus) error {
 		if ctx.Err() != nil {
@@ -135,12 +143,9 @@ func (n *Node) StepAside(ctx context.Context) error {
 }
 
 func (n *Node) stepAsideHeld(ctx context.Context, l *Leadership) error {
-	if err := l.settle(ctx); err != nil {
+	if err := n.settleAndFlush(ctx, l); err != nil {
 		return err
 	}
-	flush, cancel := context.WithTimeout(ctx, flushTime)
-	n.opts.Queue.Flush(flush)
-	cancel()
 	// If ctx ended this wait, the queue would go on, and the leadership end nevertheless.
 	return n.ask(context.WithoutCancel(ctx), func(c *consensus) error { return c.stepAside(l) })
 }

@@ -76,11 +76,6 @@ type walked struct {
 	hold   journal.Hold // its ID is 0 if there is none
 }
 
-// clear makes room for the next turn. Records of the one before must not be used any more.
-func (c *collected) clear() {
-	c.jobs, c.bodies, c.bytes = c.jobs[:0], c.bodies[:0], 0
-}
-
 // add copies a record, and the hold behind it unless that is nil, or returns errTurn.
 func (c *collected) add(r *journal.Record, h *journal.Hold) error {
 	size := r.Size()

@@ -219,7 +219,7 @@ func (w *walk) jobs(sw *snapshot.Writer, t *turns) error {
 		if w.void() {
 			return errVoid
 		}
-		c.clear()
+		c.jobs, c.bodies, c.bytes = c.jobs[:0], c.bodies[:0], 0 // records of the turn before are not used any more
 		next, err := w.applier.node.opts.Queue.Walk(id, jobsAtATime, c.add)
 		if err != nil && !errors.Is(err, errTurn) {
 			return err

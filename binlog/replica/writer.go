@@ -41,8 +41,6 @@ const (
 	fullWarn = time.Minute            // between two warnings of a full disk
 )
 
-func newWriter(n *Node) *writer { return &writer{node: n, waker: newWaker()} }
-
 // job is a MsgStorageAppend.
 type job struct {
 	*raftpb.Message

@@ -1,6 +1,7 @@
 package sealed
 
 import (
+	"cmp"
 	"path/filepath"
 	"time"
 
@@ -63,9 +64,7 @@ func (w *Writer) begin() error {
 	if err := w.out.Create(w.FS, filepath.Join(w.Dir, record.FileName(w.Index))); err != nil {
 		return err
 	}
-	if w.first == 0 {
-		w.first = w.Index
-	}
+	w.first = cmp.Or(w.first, w.Index)
 	h := record.Header{
 		Seed: w.Seed, Index: w.Index, Oldest: w.first, Base: w.Base, Synced: w.Base,
 		LastID: w.LastID, Created: time.Now().UnixNano(), Boot: w.Boot,

@@ -219,12 +219,7 @@ func possibleItem(b []byte) bool {
 	}
 	switch b[4] {
 	case itemEntry:
-		for _, c := range b[itemSize+le.Uint32(b[24:]):] {
-			if c != 0 {
-				return false
-			}
-		}
-		return raftpb.EntryType(b[5]) <= raftpb.EntryConfChangeV2 && le.Uint32(b[28:]) == 0
+		return zero(b[itemSize+le.Uint32(b[24:]):]) && raftpb.EntryType(b[5]) <= raftpb.EntryConfChangeV2 && le.Uint32(b[28:]) == 0
 	case itemHard:
 		return true
 	case itemTrim, itemReset:

@@ -186,15 +186,15 @@ func (c Cluster) check() error {
 // CheckName tells whether a node may have that name: 1 to MaxName letters, digits, dots,
 // underscores and hyphens of ASCII, the first one not a hyphen.
 func CheckName(name string) error {
-	if name == "" || len(name) > MaxName || name[0] == '-' {
+	if name == "" || len(name) > MaxName || name[0] == '-' || strings.ContainsFunc(name, notInNames) {
 		return fmt.Errorf("%.80q is not a node's name: 1 to %d letters, digits and . _ -, not beginning with -", name, MaxName)
 	}
-	for _, c := range []byte(name) {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-' {
-			return fmt.Errorf("%q is not a node's name: 1 to %d letters, digits and . _ -, not beginning with -", name, MaxName)
-		}
-	}
 	return nil
+}
+
+// notInNames tells whether neither a node's name nor a host's has that character.
+func notInNames(c rune) bool {
+	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-'
 }
 
 // CheckAddr tells whether peers can dial that address: a host name or an IP address that
@@ -213,10 +213,8 @@ func CheckAddr(addr string) error {
 		}
 		return nil
 	}
-	for _, c := range []byte(host) {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-' {
-			return fmt.Errorf("%q is not an address host:port: the host is neither a name nor an IP address", addr)
-		}
+	if strings.ContainsFunc(host, notInNames) {
+		return fmt.Errorf("%q is not an address host:port: the host is neither a name nor an IP address", addr)
 	}
 	return nil
 }
@@ -275,13 +273,5 @@ func formatNodes(ns []Node) string {
 
 // sameNodes tells whether two lists name the same nodes, in any order.
 func sameNodes(a, b []Node) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for _, n := range a {
-		if !slices.Contains(b, n) {
-			return false
-		}
-	}
-	return true
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(n Node) bool { return !slices.Contains(b, n) })
 }

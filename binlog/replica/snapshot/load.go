@@ -148,8 +148,7 @@ func (r *reader) segment(name string, want sealed.Segment) error {
 
 func damageOf(name string, at int64, err error) error {
 	d := &DamageError{File: name, Offset: at, What: err.Error()}
-	var bad *record.BadError
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*record.BadError](err); ok {
 		d.Err = bad.Err
 	}
 	return d

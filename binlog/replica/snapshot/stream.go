@@ -219,8 +219,7 @@ func receiveFiles(fs vfs.FS, tmp string, m *Meta, in *summedReader) error {
 // asMalformed takes damage of a file that was written a moment ago for what it is: it
 // came so, unless the system says that it cannot read it.
 func asMalformed(err error) error {
-	var d *DamageError
-	if errors.As(err, &d) && d.Err == nil {
+	if d, ok := errors.AsType[*DamageError](err); ok && d.Err == nil {
 		return malformed("%s: offset %d: %s", filepath.Base(d.File), d.Offset, d.What)
 	}
 	return err

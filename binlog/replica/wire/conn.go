@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -51,17 +52,10 @@ func (c *timedConn) Write(b []byte) (n int, err error) {
 
 // pulseFrame is a whole frame of kind pulse.
 var pulseFrame = func() []byte {
-	w := &sliceWriter{}
-	_ = newFrameWriter(w).frame(kindPulse, nil) // a slice takes all
-	return w.b
+	var b bytes.Buffer
+	_ = newFrameWriter(&b).frame(kindPulse, nil) // a buffer takes all
+	return b.Bytes()
 }()
-
-type sliceWriter struct{ b []byte }
-
-func (w *sliceWriter) Write(b []byte) (int, error) {
-	w.b = append(w.b, b...)
-	return len(b), nil
-}
 
 // echoConn answers what arrives with a pulse, at most one in half a period: so the other
 // side knows that its bytes arrive, whatever is on their way.

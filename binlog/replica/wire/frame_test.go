@@ -19,9 +19,9 @@ import (
 var allKinds = []kind{kindMessage, kindPulse, kindChunk, kindEnd, kindDone, kindRequest, kindResponse, kindError}
 
 func encodeFrame(k kind, payload []byte) []byte {
-	w := &sliceWriter{}
+	w := &bytes.Buffer{}
 	_ = newFrameWriter(w).frame(k, payload)
-	return w.b
+	return w.Bytes()
 }
 
 func TestFramesAreReadAsTheyWereWritten(t *testing.T) {
@@ -193,13 +193,13 @@ func samples() []*raftpb.Message {
 
 func encodeMessage(t testing.TB, m *raftpb.Message) []byte {
 	t.Helper()
-	w := &sliceWriter{}
+	w := &bytes.Buffer{}
 	f := newFrameWriter(w)
 	if err := f.message(m); err != nil {
 		t.Fatal(err)
 	}
 	_ = f.w.Flush()
-	_, payload, err := newFrameReader(bytes.NewReader(w.b), bufSize, kindMessage).next()
+	_, payload, err := newFrameReader(bytes.NewReader(w.Bytes()), bufSize, kindMessage).next()
 	if err != nil {
 		t.Fatal(err)
 	}

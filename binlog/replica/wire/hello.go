@@ -25,19 +25,14 @@ const (
 const lanes = 2 // purposeAppends and purposeRest
 
 func (p purpose) String() string {
-	switch p {
-	case purposeAppends:
-		return "appends"
-	case purposeRest:
-		return "other messages"
-	case purposeSnapshot:
-		return "snapshot"
-	case purposeControl:
-		return "control"
-	case purposeTrunk:
-		return "trunks"
+	names := [...]string{
+		purposeAppends: "appends", purposeRest: "other messages", purposeSnapshot: "snapshot",
+		purposeControl: "control", purposeTrunk: "trunks",
 	}
-	return fmt.Sprintf("purpose %d", uint8(p))
+	if p < purposeAppends || int(p) >= len(names) {
+		return fmt.Sprintf("purpose %d", uint8(p))
+	}
+	return names[p]
 }
 
 const (

@@ -101,17 +101,14 @@ func (l *lane) serve(c net.Conn) error {
 	defer until(ctx, c)()
 	defer l.t.stand(c, l.peer.String())()
 	tc := &timedConn{c, l.t.timing.dead, l.t.timing.dead}
-	reader := make(chan struct{})
-	go func() {
-		defer close(reader)
-		cancel(readPulses(tc))
-	}()
+	var reading sync.WaitGroup
+	reading.Go(func() { cancel(readPulses(tc)) })
 	err := l.write(ctx, tc)
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause // the reader saw the reason first
 	}
 	_ = c.Close()
-	<-reader
+	reading.Wait()
 	return err
 }
 

@@ -4,7 +4,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -54,10 +56,7 @@ func (t *Transport) watchAuthorities() {
 		}
 		roots := t.cfg.TLS.now().roots
 		t.mu.Lock()
-		var all []*standing
-		for s := range t.standing {
-			all = append(all, s)
-		}
+		all := slices.Collect(maps.Keys(t.standing))
 		t.mu.Unlock()
 		for _, s := range all {
 			if s.checked.Swap(roots) == roots {

@@ -110,7 +110,7 @@ func (t *Transport) stream(ctx context.Context, h hello, to member.Member, m *ra
 		err = write(w)
 	}
 	if err == nil {
-		err = w.end()
+		err = w.w.frame(kindEnd, nil)
 	}
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
@@ -167,8 +167,6 @@ func (c *chunkWriter) Write(b []byte) (n int, err error) {
 	c.bytes += int64(n)
 	return n, nil
 }
-
-func (c *chunkWriter) end() error { return c.w.frame(kindEnd, nil) }
 
 // inStream is a snapshot that comes in.
 type inStream struct {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"strings"
 	"sync"
@@ -261,11 +262,7 @@ func (l *limitedLog) warn(msg, peer string, err error) {
 		return
 	}
 	if len(l.said) >= maxSaid {
-		for k, at := range l.said {
-			if now.Sub(at) >= time.Minute {
-				delete(l.said, k)
-			}
-		}
+		maps.DeleteFunc(l.said, func(_ string, at time.Time) bool { return now.Sub(at) >= time.Minute })
 		if len(l.said) >= maxSaid {
 			return
 		}

@@ -320,9 +320,9 @@ func TestTheBeginningOfATrunkIsChecked(t *testing.T) {
 	ns, l := trunkNodes(t, 2, setup{})
 	good := loop(1, 1)
 	frame := func(k kind, payload []byte) []byte {
-		w := &sliceWriter{}
+		w := &bytes.Buffer{}
 		_ = newFrameWriter(w).frame(k, payload)
-		return w.b
+		return w.Bytes()
 	}
 	with := func(i int, v byte) []byte {
 		b := good.encode()
