@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -41,10 +42,7 @@ func (f *serverFlags) completeTubes(cmd *cobra.Command, args int, flags ...strin
 
 // tubes asks the server for tubes whose names begin so. What goes wrong completes nothing.
 func (f *serverFlags) tubes(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-	ctx := cmd.Context()
-	if ctx == nil {
-		ctx = context.Background()
-	}
+	ctx := cmp.Or(cmd.Context(), context.Background())
 	timeout := completionTimeout
 	if cmd.Flags().Changed("timeout") {
 		timeout = f.timeout

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/user"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -153,11 +154,8 @@ func serveConsole(ctx context.Context, l net.Listener, cfgs []console.Config, ou
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	measured := make(chan struct{})
-	go func() {
-		defer close(measured)
-		gate.Run(ctx)
-	}()
+	var measuring sync.WaitGroup
+	measuring.Go(func() { gate.Run(ctx) })
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	if _, err := fmt.Fprintf(out, "http://%s%s\n", l.Addr(), link); err != nil {
@@ -174,7 +172,7 @@ func serveConsole(ctx context.Context, l net.Listener, cfgs []console.Config, ou
 	case err = <-served:
 		cancel()
 	}
-	<-measured
+	measuring.Wait()
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil // somebody's request was cut off
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trellis/binlog/inspect"
 	"trellis/cmd/internal/client"
 	"trellis/cmd/internal/operate"
 	"trellis/cmd/trellis/internal/jobfile"
@@ -41,7 +42,7 @@ The server needs the extension list-jobs: a stock beanstalkd shows only the firs
 			if err := errors.Join(client.CheckTube(args[0]), err); err != nil {
 				return usageError(err)
 			}
-			e := export{tube: args[0], states: of, seen: make(idSet), out: bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)}
+			e := export{tube: args[0], states: of, out: bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)}
 			ctx := cmd.Context()
 			c, err := f.dial(ctx)
 			if err != nil {
@@ -61,7 +62,7 @@ The server needs the extension list-jobs: a stock beanstalkd shows only the firs
 type export struct {
 	tube   string
 	states []client.State
-	seen   idSet
+	seen   inspect.IDSet // the ids of jobs written
 	out    *bufio.Writer
 	n      uint64 // jobs written
 }
@@ -102,7 +103,12 @@ func (e *export) run(ctx context.Context, c *client.Conn, errs io.Writer) error 
 
 // page writes the jobs of a page that have not been written yet and are still there.
 func (e *export) page(ctx context.Context, c *client.Conn, page []client.Fields) error {
-	page = slices.DeleteFunc(page, func(f client.Fields) bool { return !e.seen.add(f.Uint("id")) })
+	page = slices.DeleteFunc(page, func(f client.Fields) bool {
+		id := f.Uint("id")
+		again := e.seen.Has(id)
+		e.seen.Add(id)
+		return again
+	})
 	var job *jobfile.Job // whose body comes next; nil: it has gone
 	var line []byte
 	return c.Pipeline(ctx, 2*len(page), func(i int) client.Command {
@@ -151,17 +157,4 @@ func exported(stats client.Fields) *jobfile.Job {
 		j.TimeLeft = number("time-left")
 	}
 	return j
-}
-
-// An idSet is a set of ids. Those of one server are dense, so that many fit into one word.
-type idSet map[uint64]uint64
-
-// add tells whether the id was not in the set before.
-func (s idSet) add(id uint64) bool {
-	word, bit := id/64, uint64(1)<<(id%64)
-	if s[word]&bit != 0 {
-		return false
-	}
-	s[word] |= bit
-	return true
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -266,10 +267,7 @@ func (s *selection) report(p *printer, o operate.Outcome, err error, done, missi
 
 // nothing tells that no job was selected.
 func (s *selection) nothing() error {
-	what := string(s.jobs.State)
-	if what == "" {
-		what = s.choices()
-	}
+	what := cmp.Or(string(s.jobs.State), s.choices())
 	return nothingFound(fmt.Errorf("there is no %s job in tube %q", what, s.jobs.Tube))
 }
 

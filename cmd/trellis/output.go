@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -167,9 +168,7 @@ func (c *column) cell(v client.Value, ok bool) cell {
 	default:
 		out.text = v.Text
 	}
-	if out.text == "" {
-		out.text = "-"
-	}
+	out.text = cmp.Or(out.text, "-")
 	if c.style != nil {
 		out.style = c.style(v)
 	}

@@ -128,70 +128,63 @@ func globOf(args []string) (matches func(string) bool, glob string) {
 	return regexp.MustCompile(`(?s)\A` + pattern + `\z`).MatchString, glob
 }
 
-func connectionsCommand() *cobra.Command {
-	var limit uint64
-	cmd := &cobra.Command{
-		Use:   "connections",
-		Short: "List who is connected",
-		Long: `List the server's connections by their ids: who each of them is, what it uses and holds, and what it has sent and received.
-HELD is how many jobs it has reserved, WAITING for how long it has waited for one.
+func accountsCommand() *cobra.Command {
+	return serverCommand(&cobra.Command{
+		Use:   "accounts",
+		Short: "List what each account holds, and may hold",
+		Long: `List the accounts of the server's authentication file: what each of them holds, and behind it how much it may. WAITS is how often
+one of its clients had to wait because of the rate. A client without the right admin sees its own account.
 
-JSON has the keys of list-connections. A stock beanstalkd does not have the command; trellis stats tells how many there are.`,
-		Example: "  trellis connections --limit 20",
+JSON has the keys of list-accounts, which also tells which tubes are an account's and what was refused. A limit of 0 is none.`,
+		Example: "  trellis accounts\n  trellis accounts -o json | jq '.[] | select(.[\"refused-jobs\"] > 0).name'",
 		Args:    cobra.NoArgs,
-	}
-	cmd.Flags().Uint64Var(&limit, "limit", 1000, "so many at most; 0: all")
-	return serverCommand(cmd, 0, func(ctx context.Context, c *client.Conn, p *printer, _ []string) error {
-		return listConnections(ctx, c, p, limit)
-	})
+	}, 0, listAccounts)
 }
 
-// connectionsAtOnce are in one reply.
-const connectionsAtOnce = 1000
+func listAccounts(ctx context.Context, c *client.Conn, p *printer, _ []string) error {
+	accounts, err := c.Accounts(ctx)
+	if err != nil {
+		return err
+	}
+	limit := func(head, key string, show func(client.Value) string) column {
+		return column{head: head, key: key, right: true, show: func(v client.Value) string {
+			if v.Text == "0" {
+				return "-"
+			}
+			return show(v)
+		}}
+	}
+	return p.list(
+		column{head: "ACCOUNT", key: "name"},
+		counted("JOBS", "jobs"), limit("MAX", "max-jobs", asCount),
+		column{head: "MEMORY", key: "memory", right: true, show: asSize}, limit("MAX", "max-memory", asSize),
+		counted("TUBES", "tubes"), limit("MAX", "max-tubes", asCount),
+		counted("KEYS", "keys"), limit("MAX", "max-keys", asCount),
+		counted("CONNECTIONS", "connections"), limit("MAX", "max-connections", asCount),
+		limit("RATE", "rate", asCount), counted("WAITS", "rate-waits"),
+	).all(accounts, "the server has no accounts")
+}
 
-func listConnections(ctx context.Context, c *client.Conn, p *printer, limit uint64) error {
-	l := p.list(
-		column{head: "ID", key: "id", right: true},
-		column{head: "ADDRESS", key: "addr"},
-		column{head: "USING", key: "tube"},
-		counted("WATCHING", "watching-count"), counted("HELD", "reserved-count"),
-		column{head: "WAITING", key: "waiting-time", right: true, show: asWait},
-		column{head: "AGE", key: "age", right: true, show: asTime},
-		counted("COMMANDS", "commands"),
-		column{head: "IN", key: "bytes-in", right: true, show: asSize},
-		column{head: "OUT", key: "bytes-out", right: true, show: asSize},
-		column{head: "NAME", key: "name"},
-	)
-	for after := uint64(0); limit == 0 || uint64(l.n) < limit; {
-		n := uint64(connectionsAtOnce)
-		if limit != 0 {
-			n = min(n, limit-uint64(l.n))
+func groupCommand() *cobra.Command {
+	return serverCommand(&cobra.Command{
+		Use:   "group NAME",
+		Short: "Show how far a group of jobs is",
+		Long: `Show the counts of a group: pending, the jobs that were put with grp:NAME and are still there; buried, how many of them are buried; and
+waiting-jobs, those that were put with aft:NAME and wait. Jobs wait until nothing is pending, or with aft:NAME:settled until all that is
+pending is buried. A group that has neither is not known: it is done, or never was.
+
+JSON has the keys of stats-group.`,
+		Example: `  trellis group import.20261124
+  trellis group import.20261124 -o json | jq .pending`,
+		Args: cobra.MatchAll(cobra.ExactArgs(1), func(_ *cobra.Command, args []string) error { return client.CheckGroup(args[0]) }),
+	}, 0, func(ctx context.Context, c *client.Conn, p *printer, args []string) error {
+		stats, err := c.StatsGroup(ctx, args[0])
+		if errors.Is(err, client.ErrNotFound) {
+			err = nothingFound(fmt.Errorf("the group %s has no jobs, and none wait for it", args[0]))
 		}
-		page, err := c.Connections(ctx, n, after)
 		if err != nil {
 			return err
 		}
-		for _, conn := range page {
-			if err := l.add(conn); err != nil {
-				return err
-			}
-			if id := conn.Uint("id"); id > after {
-				after = id
-			} else {
-				return errors.New("the server's list of connections is not in the order of their ids")
-			}
-		}
-		if uint64(len(page)) < n {
-			break
-		}
-	}
-	l.end()
-	return nil
-}
-
-func asWait(v client.Value) string {
-	if v.Text == "0" {
-		return "-"
-	}
-	return asTime(v)
+		return p.object(stats)
+	})
 }

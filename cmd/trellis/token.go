@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -114,10 +115,7 @@ func (t *tokenFlag) readFor(a *bench.Address) (string, error) {
 
 // read returns the token, "" if none is to be used.
 func (t *tokenFlag) read() (string, error) {
-	path := t.path
-	if path == "" {
-		path = os.Getenv(tokenEnv)
-	}
+	path := cmp.Or(t.path, os.Getenv(tokenEnv))
 	if path == "" || t.none {
 		return "", nil
 	}

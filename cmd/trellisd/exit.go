@@ -2,9 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"os"
-	"syscall"
 )
 
 // Exit codes. Those that beanstalkd has too mean the same.
@@ -52,8 +49,3 @@ func exitCode(err error) int {
 
 // errStoppedTwice ends a process that was told to stop while it was stopping.
 var errStoppedTwice = errors.New("second signal, not waiting for clients")
-
-func stoppedTwice(sig os.Signal) error {
-	number, _ := sig.(syscall.Signal)
-	return exitWith(exitBySignal+int(number), fmt.Errorf("stopping at once: %w", errStoppedTwice))
-}

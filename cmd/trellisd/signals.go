@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -62,7 +63,8 @@ func (s *signals) during(server func() error, log *slog.Logger) error {
 				log.Info("stopping before clients are served", "signal", sig.String())
 				return nil
 			case stopping:
-				return stoppedTwice(sig)
+				number, _ := sig.(syscall.Signal)
+				return exitWith(exitBySignal+int(number), fmt.Errorf("stopping at once: %w", errStoppedTwice))
 			}
 			s.stop <- sig
 		}

@@ -281,10 +281,7 @@ func (c *Collector) measure(at time.Time, told []tubeStats) []operate.Tube {
 	tubes := make([]operate.Tube, 0, len(told))
 	for _, x := range told {
 		t := operate.TubeOf(x.name, x.stats)
-		meter := c.tubes[t.Name]
-		if meter == nil {
-			meter = new(operate.Meter)
-		}
+		meter := cmp.Or(c.tubes[t.Name], new(operate.Meter))
 		t.Rates = meter.Rates(at, t.Counts)
 		seen[t.Name] = meter
 		tubes = append(tubes, *t)

@@ -126,9 +126,7 @@ func (w *Watcher) look(ctx context.Context, s client.State, take func([]client.F
 			break
 		}
 	}
-	if p.walk == 0 {
-		p.walk = lastID(first)
-	}
+	p.walk = cmp.Or(p.walk, lastID(first))
 	page, err := w.page(ctx, s, p.walk)
 	if err != nil {
 		return err

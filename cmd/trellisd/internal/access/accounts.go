@@ -75,12 +75,10 @@ func (a *accounts) take(number int, fields []string) error {
 }
 
 func validAccountName(s string) bool {
-	for _, c := range []byte(s) {
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-._", c) >= 0) {
-			return false
-		}
+	foreign := func(c rune) bool {
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-._", c))
 	}
-	return s != "" && len(s) <= maxAccountName
+	return s != "" && len(s) <= maxAccountName && !strings.ContainsFunc(s, foreign)
 }
 
 // parseAccount reads words and values.

@@ -23,11 +23,6 @@ type identity struct {
 	admissions throttle.Throttle // of lines in the log
 }
 
-// newIdentity makes the identity of a line.
-func newIdentity(l line) *identity {
-	return &identity{line: l, grant: engine.NewGrant(l.name, l.rights, l.tubes).In(l.account)}
-}
-
 // same tells whether two lines say the same of the same clients.
 func (l *line) same(o *line) bool {
 	return l.name == o.name && l.credential == o.credential && l.rights == o.rights && l.account == o.account &&

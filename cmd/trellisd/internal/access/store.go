@@ -55,7 +55,7 @@ func (s *Store) Load(content []byte) (gone func(*engine.Grant) bool, err error) 
 	for _, l := range file.lines {
 		id := old[l.credential]
 		if id == nil || !id.same(&l) {
-			id = newIdentity(l)
+			id = &identity{line: l, grant: engine.NewGrant(l.name, l.rights, l.tubes).In(l.account)}
 		}
 		kept[id.grant] = true
 		all = append(all, id)

@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -98,10 +100,7 @@ func (l *limits) tell(of limitOf) {
 // flush reports what is unreported of all clients.
 func (l *limits) flush() {
 	l.mu.Lock()
-	var all []limitOf
-	for of := range l.all {
-		all = append(all, of)
-	}
+	all := slices.Collect(maps.Keys(l.all))
 	l.mu.Unlock()
 	for _, of := range all {
 		l.tell(of)

@@ -118,11 +118,8 @@ func (m *Member) Run(ctx context.Context) error {
 	m.transport.Identify(id.Cluster.ID, id.Member())
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watching := make(chan struct{})
-	go func() {
-		defer close(watching)
-		m.watch(ctx)
-	}()
+	var watching sync.WaitGroup
+	watching.Go(func() { m.watch(ctx) })
 	ran := make(chan error, 1)
 	go func() { ran <- node.Run(ctx, m.transport) }()
 	select {
@@ -132,7 +129,7 @@ func (m *Member) Run(ctx context.Context) error {
 		err = errors.Join(failed, <-ran)
 	}
 	cancel(nil)
-	<-watching
+	watching.Wait()
 	m.cfg.Queue.abandon()
 	if errors.Is(err, replica.ErrRemoved) || errors.Is(err, replica.ErrForgot) {
 		err = errors.Join(err, m.store.Remove()) // it does not run again

@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,9 +32,7 @@ func openTCP(ctx context.Context, a address) (net.Listener, error) {
 		if err == nil {
 			return l, nil
 		}
-		if first == nil {
-			first = err
-		}
+		first = cmp.Or(first, err)
 		// A port that is taken on one address is no reason to be found on another:
 		// that would leave some clients at the wrong server.
 		if !errors.Is(err, syscall.EADDRNOTAVAIL) && !errors.Is(err, syscall.EAFNOSUPPORT) {
@@ -50,8 +49,7 @@ func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	var unknown *net.DNSError
-	if errors.As(err, &unknown) {
+	if unknown, ok := errors.AsType[*net.DNSError](err); ok {
 		return nil, fmt.Errorf("host %q: %s; check the name, or give an IP address", host, unknown.Err)
 	}
 	if err != nil {
@@ -85,12 +83,10 @@ func listenTCP(ctx context.Context, at netip.AddrPort) (net.Listener, error) {
 // bare takes from an error of net what we say ourselves: the operation and the
 // address. What is left is the system's own text.
 func bare(err error) error {
-	var op *net.OpError
-	if errors.As(err, &op) {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op.Err
 	}
-	var call *os.SyscallError
-	if errors.As(err, &call) {
+	if call, ok := errors.AsType[*os.SyscallError](err); ok {
 		err = call.Err
 	}
 	return err

@@ -174,8 +174,7 @@ func (l *unixListener) Close() error {
 
 // cause takes the operation and the path from an error of os.
 func cause(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err
 	}
 	return err

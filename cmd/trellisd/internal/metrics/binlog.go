@@ -79,7 +79,3 @@ func (c *Commits) Committed(records int, bytes int64, write time.Duration) {
 func (c *Commits) Synced(d time.Duration) { c.sync.Observe(d.Seconds()) }
 
 var _ binlog.Observer = (*Commits)(nil)
-
-func (c *Commits) register(r prometheus.Registerer) {
-	r.MustRegister(c.records, c.bytes, c.write, c.sync)
-}

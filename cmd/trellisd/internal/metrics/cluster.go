@@ -134,5 +134,3 @@ func (s *Stores) Stored(took time.Duration) { s.store.Observe(took.Seconds()) }
 func (s *Stores) Committed(took time.Duration) { s.commit.Observe(took.Seconds()) }
 
 var _ replica.Observer = (*Stores)(nil)
-
-func (s *Stores) register(r prometheus.Registerer) { r.MustRegister(s.store, s.commit) }

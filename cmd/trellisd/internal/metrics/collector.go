@@ -103,11 +103,11 @@ func register(r prometheus.Registerer, src Sources, opt Options) {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
-	if src.Commits != nil {
-		src.Commits.register(r)
+	if c := src.Commits; c != nil {
+		r.MustRegister(c.records, c.bytes, c.write, c.sync)
 	}
-	if src.Stores != nil {
-		src.Stores.register(r)
+	if s := src.Stores; s != nil {
+		r.MustRegister(s.store, s.commit)
 	}
 }
 

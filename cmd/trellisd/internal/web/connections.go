@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
@@ -91,12 +90,8 @@ func (s *connections) end(c net.Conn) {
 	}
 }
 
+// connKey is of the context of requests: their connection.
 type connKey struct{}
-
-// withConn is an http.Server's ConnContext: it lets limited know the connection of a request.
-func withConn(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, connKey{}, c)
-}
 
 // limited lets requests through, a bounded number at a time.
 func (s *connections) limited(next http.Handler) http.Handler {

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -248,13 +250,10 @@ func (p *Protection) Authenticates() bool {
 }
 
 // Names are those that have a password, nil if none is asked for.
-func (p *Protection) Names() (names []string) {
+func (p *Protection) Names() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for name := range p.state.Users {
-		names = append(names, name)
-	}
-	return names
+	return slices.Collect(maps.Keys(p.state.Users))
 }
 
 // secure makes an http.Server serve by TLS, if the file says so, and tells whether it does.

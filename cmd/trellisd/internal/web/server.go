@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -96,7 +97,7 @@ func New(cfg Config) *Server {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		ConnState:         s.conns.changed,
-		ConnContext:       withConn,
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		ErrorLog:          log.New(&errorLog{log: cfg.Log}, "", 0),
 	}
 	s.tls = cfg.Protection != nil && cfg.Protection.secure(&s.http)
@@ -166,4 +167,20 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return errors.Join(err, s.http.Close())
 	}
 	return nil
+}
+
+// maxProfile is how many seconds a profile or a trace may take. A trace is in memory meanwhile.
+const maxProfile = 60
+
+// shortened has a handler of net/http/pprof take maxProfile seconds at most.
+func shortened(profile http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		// Not a number is not <= either.
+		if n, err := strconv.ParseFloat(q.Get("seconds"), 64); err == nil && !(n <= maxProfile) {
+			q.Set("seconds", strconv.Itoa(maxProfile))
+			r.URL.RawQuery = q.Encode()
+		}
+		profile(w, r)
+	})
 }
