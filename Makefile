@@ -39,6 +39,8 @@ PARTS    = reactor $(filter-out reactor $(PROGRAMS),$(DIRS))
 RACED    = binlog/replica binlog/replica/wire
 ALONE    = codec engine engine/internal/queue binlog/replica/entry binlog/replica/offline binlog/replica/snapshot
 without  = $(filter-out $(addprefix trellis/,$(1)),$(shell $(GO) list $(call packages,$(PROGRAMS) $(PARTS))))
+# Tests of servers as processes. Those of faults and soak are for make proof alone.
+PROCESSES = cmd/trellisd $(addprefix cmd/trellisd/,process cluster crash)
 CREWS    = $(shell grep -lE 'newCrew|[.]Go.func|go func' engine/*_test.go)
 
 TARGETS  = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 freebsd/amd64 freebsd/arm64
@@ -135,33 +137,35 @@ unit:
 # All tests of processes take longer than everything else with the race detector: of those that make test leaves out,
 # it sees the clients of members to which things happen.
 race:
-	$(RACE) -tags proof $(call without,$(ALONE) cmd/trellisd)
-	$(RACE) ./cmd/trellisd
-	$(RACE) -tags proof -run DoNotNotice ./cmd/trellisd
+	$(RACE) -tags proof $(call without,$(ALONE) $(PROCESSES))
+	$(RACE) $(addprefix ./,$(PROCESSES))
+	$(RACE) -tags proof -run DoNotNotice ./cmd/trellisd/faults
 	$(RACE) -tags proof -run "$$(.ci/tests-of $(CREWS))" ./engine
 
 fuzz:
 	@GO='$(GO)' .ci/fuzz $(FUZZTIME) $(DIRS)
 
-# All tests of some files of cmd/trellisd, for as long as they take.
-LONG = cd cmd/trellisd && tests=$$(../../.ci/tests-of $(1)) && $(GO) test -tags proof -count=1 -timeout 0 -v -run "$$tests" .
+# Tests for as long as they take.
+LONG = $(GO) test -tags proof -count=1 -timeout 0 -v
 
 crash: export CRASH_KILLS := $(CRASH_KILLS)
 crash:
-	$(call LONG,crash_test.go)
+	$(LONG) -run KilledServer ./cmd/trellisd/crash
 
 cluster: export CLUSTER := $(CLUSTER)
 cluster: export TRELLIS_EARLIER := $(abspath $(EARLIER))
 cluster:
-	$(call LONG,cluster*_test.go member*_test.go)
+	$(LONG) ./cmd/trellisd/faults
+	$(LONG) ./cmd/trellisd/cluster
+	$(LONG) -run ClusterWhoseLeaderGoes ./cmd/trellisd/crash
 
 soak: export SOAK := $(SOAK)
 soak:
-	$(call LONG,soak_test.go) -parallel 4
+	$(LONG) -p 2 -run '^TestSoak' ./cmd/trellisd/soak ./cmd/trellisd/crash
 
-# SCALE=waits measures one subject only, SCALE=waits/pause one part of it: see cmd/trellisd/scale_test.go.
+# SCALE=waits measures one subject only, SCALE=waits/pause one part of it: see cmd/trellisd/soak/scale_test.go.
 scale:
-	TRELLIS_SCALE=1 $(GO) test -tags proof -count=1 -timeout 0 -v -run '^TestScale$$/$(SCALE)' ./cmd/trellisd
+	TRELLIS_SCALE=1 $(LONG) -run '^TestScale$$/$(SCALE)' ./cmd/trellisd/soak
 
 vuln:
 	$(GO) run $(GOVULNCHECK) ./...

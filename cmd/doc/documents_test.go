@@ -1,5 +1,5 @@
 // Package doc_test checks the documents as far as that needs no server. What their blocks say is run by
-// tests of cmd/trellisd, under the tag proof.
+// tests of cmd/trellisd/process and cluster, under the tag proof.
 package doc_test
 
 import (
@@ -89,7 +89,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// A fenced block has a name behind its language, by which a test runs it: documentBlock(t, NAME).
+// A fenced block has a name behind its language, by which a test runs it: servertest.DocumentBlock(t, NAME).
 func TestEveryBlockIsRunByATest(t *testing.T) {
 	begin := regexp.MustCompile("^```([a-z]+) ([a-z-]+)$")
 	blocks := make(map[string]string)
@@ -108,8 +108,8 @@ func TestEveryBlockIsRunByATest(t *testing.T) {
 		}
 	}
 	run := make(map[string]bool)
-	use := regexp.MustCompile(`\bdocument(?:Block|Lines)\(t, "([a-z-]+)"\)`)
-	for _, file := range glob(t, "cmd/trellisd/*_test.go") {
+	use := regexp.MustCompile(`\bDocument(?:Block|Lines)\(t, "([a-z-]+)"\)`)
+	for _, file := range glob(t, "cmd/trellisd/*/*_test.go") {
 		for _, m := range use.FindAllStringSubmatch(read(t, file), -1) {
 			run[m[1]] = true
 			if _, there := blocks[m[1]]; !there {
@@ -125,7 +125,7 @@ func TestEveryBlockIsRunByATest(t *testing.T) {
 }
 
 // The last column of the table of what was tried has names of tests, as for go test -run, those of packages
-// other than cmd/trellisd with the package before them.
+// outside cmd/trellisd with the package before them.
 func TestWhatWasTriedCanBeRepeated(t *testing.T) {
 	_, table, _ := strings.Cut(read(t, "limits.md"), "\n## Abuse and faults\n")
 	table, _, _ = strings.Cut(table, "\n## ")
@@ -140,7 +140,7 @@ func TestWhatWasTriedCanBeRepeated(t *testing.T) {
 				continue
 			}
 			commands++
-			dir, pattern := "cmd/trellisd", strings.Trim(command, "'")
+			dir, pattern := "cmd/trellisd/*", strings.Trim(command, "'")
 			if rest, fuzz := strings.CutPrefix(command, "go test -fuzz "); fuzz {
 				pattern, dir, _ = strings.Cut(rest, " ")
 			} else if strings.HasPrefix(command, "./") {

@@ -22,6 +22,9 @@
 //   - cmd/trellisd/internal has what surrounds the queue: command line, sockets, certificates, rights,
 //     audit trail, files that are loaded again, cluster, metrics, HTTP. cmd/trellisd/deploy has units, package,
 //     image, dashboard and alerts; cmd/doc the documents.
+//   - Tests of the whole server, as a process that clients talk to, are in folders of their own: process (one
+//     server), cluster (members), crash (kills and disks), faults (what clients see while members fail) and soak
+//     (much, and for long). They start servers by internal/servertest and clusters by internal/clustertest.
 //   - cmd/trellis is the operator's tool; cmd/internal what it shares with the server: the client, the
 //     console, the questions to a cluster's member.
 //   - bench puts load on servers, keeps books of every job, and compares servers.

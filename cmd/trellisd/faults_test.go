@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +14,7 @@ import (
 	"trellis/binlog"
 	"trellis/binlog/vfs/faultfs"
 	"trellis/cmd/trellisd/internal/options"
+	"trellis/cmd/trellisd/internal/servertest"
 	"trellis/cmd/trellisd/internal/web"
 	"trellis/engine"
 	"trellis/reactor"
@@ -69,7 +69,7 @@ func wireUp(t *testing.T, fs *faultfs.FS, sync binlog.SyncPolicy) *wired {
 	return w
 }
 
-func (w *wired) dial() *client { return dial(w.t, w.addr) }
+func (w *wired) dial() *servertest.Client { return servertest.Dial(w.t, w.addr) }
 
 // wait returns how the server ended.
 func (w *wired) wait() error {
@@ -77,7 +77,7 @@ func (w *wired) wait() error {
 	select {
 	case err := <-w.ended:
 		return err
-	case <-time.After(patience):
+	case <-time.After(servertest.Patience):
 		w.t.Fatal("the server does not end")
 		return nil
 	}
@@ -110,8 +110,8 @@ func TestAFailingDiskLeavesUnansweredWhatWaitsForItAndEndsTheServer(t *testing.T
 			fs := faultfs.New(faultyDir)
 			w := wireUp(t, fs, tt.sync)
 			a := w.dial()
-			a.send("put 1 0 60 5", "first", "put 1 0 60 6", "second", "reserve", "bury 1 7", "put 1 0 60 1", "x", "delete 3")
-			a.want("INSERTED 1", "INSERTED 2", "RESERVED 1 5", "first", "BURIED", "INSERTED 3", "DELETED")
+			a.Send("put 1 0 60 5", "first", "put 1 0 60 6", "second", "reserve", "bury 1 7", "put 1 0 60 1", "x", "delete 3")
+			a.Want("INSERTED 1", "INSERTED 2", "RESERVED 1 5", "first", "BURIED", "INSERTED 3", "DELETED")
 
 			fs.Hook(func(c faultfs.Call) faultfs.Fault {
 				if c.Op == tt.call {
@@ -119,8 +119,8 @@ func TestAFailingDiskLeavesUnansweredWhatWaitsForItAndEndsTheServer(t *testing.T
 				}
 				return faultfs.Fault{}
 			})
-			a.send("put 1 0 60 1", "y", "put 1 0 60 1", "y")
-			a.wantEOF() // what became of them is unknown
+			a.Send("put 1 0 60 1", "y", "put 1 0 60 1", "y")
+			a.WantEOF() // what became of them is unknown
 			err := w.wait()
 			if err == nil || exitCode(err) == exitOK || !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "the binlog in "+faultyDir+" has failed: ") {
 				t.Errorf("the server ended with %v", err)
@@ -128,9 +128,9 @@ func TestAFailingDiskLeavesUnansweredWhatWaitsForItAndEndsTheServer(t *testing.T
 
 			w = wireUp(t, fs.Killed(), tt.sync)
 			c := w.dial()
-			c.send("peek-buried", "peek-ready", "peek 3", "stats-job 1")
-			c.want("FOUND 1 5", "first", "FOUND 2 6", "second", "NOT_FOUND")
-			got := readStats(c)
+			c.Send("peek-buried", "peek-ready", "peek 3", "stats-job 1")
+			c.Want("FOUND 1 5", "first", "FOUND 2 6", "second", "NOT_FOUND")
+			got := c.Dict()
 			if got["pri"] != "7" || got["buries"] != "1" || got["reserves"] != "1" {
 				t.Errorf("job 1: %v", got)
 			}
@@ -145,8 +145,8 @@ func TestASecondSignalDoesNotWaitForTheDisk(t *testing.T) {
 	fs := faultfs.New(faultyDir)
 	w := wireUp(t, fs, binlog.SyncAlways)
 	c := w.dial()
-	c.send("use x")
-	c.want("USING x")
+	c.Send("use x")
+	c.Want("USING x")
 	hangs, repaired := make(chan struct{}), make(chan struct{})
 	defer close(repaired)
 	hung := sync.OnceFunc(func() { close(hangs) })
@@ -157,7 +157,7 @@ func TestASecondSignalDoesNotWaitForTheDisk(t *testing.T) {
 		}
 		return faultfs.Fault{}
 	})
-	c.send("put 1 0 60 1", "x")
+	c.Send("put 1 0 60 1", "x")
 	<-hangs
 	w.sigs.caught <- syscall.SIGTERM
 	w.sigs.caught <- syscall.SIGTERM
@@ -173,8 +173,8 @@ func TestALogThatFailsWhileTheServerStopsIsTold(t *testing.T) {
 	fs := faultfs.New(faultyDir)
 	w := wireUp(t, fs, binlog.SyncAlways)
 	c := w.dial()
-	c.send("use x")
-	c.want("USING x")
+	c.Send("use x")
+	c.Want("USING x")
 	hangs, fails := make(chan struct{}), make(chan struct{})
 	hung := sync.OnceFunc(func() { close(hangs) })
 	fs.Hook(func(call faultfs.Call) faultfs.Fault {
@@ -185,16 +185,16 @@ func TestALogThatFailsWhileTheServerStopsIsTold(t *testing.T) {
 		}
 		return faultfs.Fault{}
 	})
-	c.send("put 1 0 60 1", "x")
+	c.Send("put 1 0 60 1", "x")
 	<-hangs
 	w.sigs.caught <- syscall.SIGTERM
-	for end := time.Now().Add(patience); w.ready.Err() == nil || w.ready.Err().Error() != "stopping"; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(servertest.Patience); w.ready.Err() == nil || w.ready.Err().Error() != "stopping"; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the server does not stop")
 		}
 	}
 	close(fails)
-	c.wantEOF()
+	c.WantEOF()
 	if err := w.wait(); exitCode(err) == exitOK || !errors.Is(err, syscall.EIO) {
 		t.Errorf("the server ended with %v", err)
 	}
@@ -207,8 +207,8 @@ func TestALogThatFailsWhenItIsClosedIsTold(t *testing.T) {
 	fs := faultfs.New(faultyDir)
 	w := wireUp(t, fs, binlog.SyncEvery(time.Hour))
 	c := w.dial()
-	c.send("put 1 0 60 1", "x")
-	c.want("INSERTED 1")
+	c.Send("put 1 0 60 1", "x")
+	c.Want("INSERTED 1")
 	fs.Hook(func(call faultfs.Call) faultfs.Fault {
 		if call.Op == "sync" {
 			return faultfs.Fault{Err: syscall.EIO}
@@ -216,7 +216,7 @@ func TestALogThatFailsWhenItIsClosedIsTold(t *testing.T) {
 		return faultfs.Fault{}
 	})
 	w.sigs.caught <- syscall.SIGTERM
-	c.wantEOF()
+	c.WantEOF()
 	err := w.wait()
 	if exitCode(err) != exitFailed || !errors.Is(err, syscall.EIO) || strings.Count(err.Error(), "the binlog in "+faultyDir+" has failed: ") != 1 {
 		t.Errorf("the server ended with %v", err)
@@ -249,14 +249,4 @@ func TestAServerWhoseListenerHasFailedIsNotReady(t *testing.T) {
 	if err := ready.Err(); err == nil || err.Error() != "a listener has failed" {
 		t.Errorf("readiness: %v", err)
 	}
-}
-
-// readStats reads a dictionary that was asked for.
-func readStats(c *client) map[string]string {
-	c.t.Helper()
-	r, err := (&wire{in: c.in, out: bufio.NewWriter(c.conn)}).read()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return parseStats(r.body)
 }

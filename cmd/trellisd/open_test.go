@@ -57,10 +57,3 @@ func TestWhereEverybodyMayDoEverythingOneLineSaysSo(t *testing.T) {
 		}
 	}
 }
-
-func TestAServerThatIsOpenToTheNetworkWarnsOnItsDefaults(t *testing.T) {
-	t.Parallel()
-	launch(t, "-p0").waitText("level=WARN msg=\"WHOEVER CAN CONNECT CAN READ AND DELETE EVERY JOB")
-	m := launch(t, "-p0", "-b", t.TempDir(), "--node=n1=127.0.0.1:1", "--cluster-listen=127.0.0.1:0")
-	m.waitText("WHOEVER CAN CONNECT CAN READ AND DELETE EVERY JOB")
-}

@@ -1,0 +1,48 @@
+// Package faults checks servers by what their clients see while members are killed, stopped, cut off and
+// run out of space. Clients of a Workload use the servers, a Recorder writes down what was asked and
+// answered, and Check finds out whether a queue that loses nothing can have answered so. These parts are
+// in the files history_*, speak the clients' protocol only, and know nothing of how servers are started
+// and killed.
+//
+// # Use
+//
+//	w := &Workload{Recorder: NewRecorder(), ...}
+//	go w.Run(ctx)
+//	... kill, pause, cut off; w.Recorder.Await(ctx, w.Recorder.Answered()+1000); heal ...
+//	cancel()
+//	err := w.Audit(ctx)
+//	err = Check(w.Recorder.History())
+//
+// A Crew is clients of stock libraries that must not notice what happens to members that they are not
+// connected with. What it checks can be told of each reply soon, so that its histories may be long.
+//
+// # The model
+//
+// Check is linearizability, by github.com/anishathalye/porcupine, for each job on its own:
+// all commands that name it, all that found no job of its tube, and those without a reply
+// that may have been about it. A job is unborn, ready, reserved by a session, delayed,
+// buried or gone. Its priority, its delay and how often it was released, buried and kicked
+// must be those of the commands before; body, tube and time to run never change.
+//
+// Jobs that share a limited key are checked together: one of them is reserved only while
+// fewer of them in its tube are reserved than its put has said, and nothing else keeps a
+// ready one back. So a second job of a key that is handed out is noticed, and so is a key
+// that keeps jobs back although nobody holds one.
+//
+// Three things are open, and the search tries what they may have been:
+//
+//   - A command without a reply was executed at any time after it was sent, or not at all.
+//   - A session that has ended has done so at any time after its last command that had a
+//     reply was sent: its server may have been killed, or have been deposed, long before the
+//     client noticed. Its reservations end then, and that is how a change of leader frees
+//     them. A session that goes on to have replies has not ended, so that within one term
+//     two sessions never hold the same job.
+//   - A put without a reply is known by its body once somebody sees its job.
+//
+// A time to run that is short ends at some time behind the command that began it: from then on its job
+// may be ready, and until then nobody else has it. All other times to run and all delays are longer
+// than any test.
+//
+// Commands on jobs that share no limited key are not compared: that a job of higher priority
+// comes first, or that a tube is empty as a whole, is not checked here.
+package faults

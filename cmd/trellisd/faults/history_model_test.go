@@ -1,0 +1,266 @@
+package faults
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// phase is where a job is in its life.
+type phase uint8
+
+const (
+	unborn phase = iota // not yet put
+	ready
+	reserved
+	delayed
+	buried
+	gone // deleted
+)
+
+func (p phase) String() string {
+	return [...]string{"unborn", "ready", "reserved", "delayed", "buried", "gone"}[p]
+}
+
+// state is a job's state in the model.
+type state struct {
+	phase                   phase
+	holder                  int // the session, of a reserved job
+	pri, delay              uint32
+	releases, buries, kicks uint32
+	home, tube              string // the tube that it was put into, and the one that it is in
+	limit, attempts         uint32 // attempts that make it a dead letter at home, 0 for none, and those so far
+	most                    uint32 // jobs of its limited key in its tube that are reserved at a time; 0 if it has no such key
+
+	ttr time.Duration // to run; 0 if it does not end during a test
+	due int64         // when the time to run of a reserved job ends, at the earliest
+	now int64         // the end of the last time to run that has ended: no earlier command follows
+}
+
+// states are those of the jobs of a family, in its order.
+type states []state
+
+// input is a command, and the job that it is about.
+type input struct {
+	*Op
+	job int // its index in states, or anyJob: the command may be about each of them
+}
+
+const anyJob = -1
+
+// DeadTube is where the dead letters of a tube go.
+func DeadTube(tube string) string { return tube + ".dead" }
+
+// model is the lives of jobs that are checked together, as their clients see them. Two things
+// are open: what a command without a reply has done, and when the server has ended a session.
+func model(jobs int) porcupine.Model {
+	return (&porcupine.NondeterministicModel{
+		Init: func() []any { return []any{make(states, jobs)} },
+		Step: func(s, in, _ any) []any {
+			var next []any
+			for _, n := range s.(states).step(in.(input)) {
+				next = append(next, n)
+			}
+			return next
+		},
+		Equal: func(a, b any) bool { return slices.Equal(a.(states), b.(states)) },
+		Hash: func(s any) (h uint64) {
+			for _, x := range s.(states) {
+				h = h*31 + (uint64(x.phase) | uint64(x.holder)<<3 | uint64(x.pri)<<32 | uint64(x.releases+x.buries+x.kicks)<<48)
+			}
+			return h
+		},
+	}).ToModel()
+}
+
+// step returns the states in which the jobs may be after a command. There are none if the
+// command cannot have had its reply in ss. Times to run that may have ended before the command was
+// executed have ended, or not.
+func (ss states) step(in input) (next []states) {
+	for _, s := range ss {
+		if in.Return < s.now {
+			return nil
+		}
+	}
+	next = ss.stepNow(in)
+	for i, s := range ss {
+		if s.phase == reserved && s.ttr > 0 && in.Return >= s.due {
+			s.phase, s.holder, s.due, s.now = ready, 0, 0, s.due
+			next = append(next, ss.with(i, s).stepNow(in)...)
+		}
+	}
+	return next
+}
+
+// stepNow is step if no more times to run have ended.
+func (ss states) stepNow(in input) []states {
+	if in.job != anyJob {
+		var next []states
+		for _, n := range ss[in.job].step(in.Op, ss.open(in.job)) {
+			next = append(next, ss.with(in.job, n))
+		}
+		return next
+	}
+	next := []states{ss} // nothing was done
+	for i, s := range ss {
+		done, ok := s.do(in.Op, ss.open(i))
+		if ok && refused(in.Op) {
+			return nil
+		}
+		if ok {
+			next = append(next, ss.with(i, done))
+		}
+	}
+	return next
+}
+
+func (ss states) with(job int, s state) states {
+	next := slices.Clone(ss)
+	next[job] = s
+	return next
+}
+
+// open tells whether the limited key of a job lets it be reserved.
+func (ss states) open(job int) bool {
+	s := ss[job]
+	held := uint32(0)
+	for _, o := range ss {
+		if o.phase == reserved && o.most > 0 && o.tube == s.tube {
+			held++
+		}
+	}
+	return s.most == 0 || held < s.most
+}
+
+// step returns the states in which a job may be after a command that is about it. open tells
+// whether its limited key lets it be reserved.
+func (s state) step(o *Op, open bool) []state {
+	if o.Found != "" {
+		if s.phase == unborn || !strings.EqualFold(o.Found, s.phase.String()) && (s.phase != gone || o.Found != "DELETED") {
+			return nil
+		}
+		return []state{s}
+	}
+	done, ok := s.do(o, open)
+	switch {
+	case o.Reply == "" && o.Verb != end:
+		if ok && done != s {
+			return []state{s, done}
+		}
+		return []state{s}
+	case refused(o):
+		ok = !ok
+		done = s
+	case o.Stats != nil:
+		ok = ok && s.shows(o.Stats)
+	}
+	if !ok {
+		return nil
+	}
+	return []state{done}
+}
+
+// refused tells whether the reply says that there is no job for the command.
+func refused(o *Op) bool {
+	return o.Reply == "NOT_FOUND" || o.Reply == "TIMED_OUT" || o.Reply == "DEADLINE_SOON"
+}
+
+// do is what a command does to the job, and whether it does something, or finds it. open tells
+// whether the job's limited key lets it be reserved.
+func (s state) do(o *Op, open bool) (state, bool) {
+	own := s.phase == reserved && s.holder == o.Session
+	alive := s.phase != unborn && s.phase != gone
+	switch o.Verb {
+	case Put:
+		ok := s.phase == unborn
+		s.home, s.tube, s.limit, s.most = o.Tube, o.Tube, o.Limit, o.Most
+		if o.TTR < longTTR {
+			s.ttr = time.Duration(o.TTR) * time.Second
+		}
+		return s.queued(o.Pri, o.Delay), ok
+	case Reserve:
+		return s.held(o), open && s.phase == ready && s.tube == o.Tube
+	case ReserveJob:
+		return s.held(o), open && alive && s.phase != reserved
+	case Release:
+		s.releases++
+		s.attempts++
+		s = s.queued(o.Pri, o.Delay)
+		if s.tube == s.home && s.limit > 0 && s.attempts >= s.limit {
+			s.buries++
+			s.phase, s.tube = buried, DeadTube(s.tube)
+		}
+		return s, own
+	case Bury:
+		s.buries++
+		s.phase, s.holder, s.due, s.pri = buried, 0, 0, o.Pri
+		return s, own
+	case Touch:
+		return s.renewed(o), own
+	case KickJob:
+		ok := s.phase == buried || s.phase == delayed
+		s.kicks++
+		s.phase, s.attempts = ready, 0
+		return s, ok
+	case MoveJob:
+		ok := alive && (s.phase != reserved || own)
+		s.tube = o.To
+		if own {
+			s.phase, s.holder, s.due = ready, 0, 0
+		}
+		return s, ok
+	case Flush:
+		if ok := alive && s.tube == o.Tube; ok || !refused(o) {
+			if ok {
+				s = state{phase: gone}
+			}
+			return s, true
+		}
+		return s, false
+	case Delete:
+		return state{phase: gone}, alive && (s.phase != reserved || own)
+	case Peek, StatsJob:
+		return s, alive
+	case PeekReady:
+		return s, s.phase == ready && s.tube == o.Tube
+	case PeekDelayed:
+		return s, s.phase == delayed && s.tube == o.Tube
+	case PeekBuried:
+		return s, s.phase == buried && s.tube == o.Tube
+	case end:
+		if own {
+			s.phase, s.holder, s.due = ready, 0, 0
+		}
+		return s, true
+	}
+	panic("a command that is not in the model: " + string(o.Verb))
+}
+
+func (s state) queued(pri, delay uint32) state {
+	s.phase, s.holder, s.due, s.pri, s.delay = ready, 0, 0, pri, delay
+	if delay > 0 {
+		s.phase = delayed
+	}
+	return s
+}
+
+func (s state) held(o *Op) state {
+	s.phase, s.holder = reserved, o.Session
+	return s.renewed(o)
+}
+
+// renewed is the job with a time to run that begins with a command.
+func (s state) renewed(o *Op) state {
+	if s.ttr > 0 {
+		s.due = o.Call + int64(s.ttr)
+	}
+	return s
+}
+
+// shows tells whether stats-job may say that of the job.
+func (s state) shows(x *Stats) bool {
+	return x.State == s.phase.String() && x.Tube == s.tube && x.Pri == s.pri && x.Delay == s.delay &&
+		x.Releases == s.releases && x.Buries == s.buries && x.Kicks == s.kicks
+}

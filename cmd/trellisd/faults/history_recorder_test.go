@@ -1,0 +1,92 @@
+package faults
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Recorder collects the history of many clients. All methods may be called from any
+// goroutine.
+type Recorder struct {
+	began time.Time
+	name  string // in the keys of its jobs: those of an earlier history may outlive their jobs
+
+	sessions atomic.Int64 // numbers given out
+	numbers  atomic.Int64 // of puts
+
+	mu       sync.Mutex
+	ops      []Op          // guarded by mu
+	answered int           // guarded by mu; commands that had a reply
+	more     chan struct{} // guarded by mu; closed when answered has grown
+}
+
+// NewRecorder begins a history.
+func NewRecorder() *Recorder {
+	return &Recorder{began: time.Now(), name: rand.Text(), more: make(chan struct{})}
+}
+
+// now is the history's clock: monotonic nanoseconds.
+func (r *Recorder) now() int64 { return int64(time.Since(r.began)) }
+
+// longBody is the length of a body that is remembered whole.
+const longBody = 100
+
+func (r *Recorder) add(o Op) {
+	if len(o.Body) > longBody {
+		o.Body = fmt.Sprintf("%s %d bytes %x", o.Body[:longBody/2], len(o.Body), sha256.Sum256([]byte(o.Body)))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ops = append(r.ops, o)
+	if o.Reply != "" {
+		r.answered++
+		close(r.more)
+		r.more = make(chan struct{})
+	}
+}
+
+// Answered is how many commands have had a reply.
+func (r *Recorder) Answered() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.answered
+}
+
+// Await waits until that many commands have had a reply.
+func (r *Recorder) Await(ctx context.Context, n int) error {
+	for {
+		r.mu.Lock()
+		answered, more := r.answered, r.more
+		r.mu.Unlock()
+		if answered >= n {
+			return nil
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (r *Recorder) session() int { return int(r.sessions.Add(1)) }
+
+func (r *Recorder) number() int { return int(r.numbers.Add(1)) }
+
+// ended notes that the server ends a session at some time from then on.
+func (r *Recorder) ended(session int, from int64) {
+	r.add(Op{Session: session, Verb: end, Call: from, Return: never})
+}
+
+// History is what has happened so far. Every client must have been closed.
+func (r *Recorder) History() []Op {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.ops)
+}

@@ -1,0 +1,326 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Workload has clients use some tubes of a cluster with all commands that the model knows.
+// The first of Tubes has dead letters, and its jobs are moved, and flushed now and then. In the second
+// some jobs have unique keys. In both some jobs have limited keys. In the third jobs may be worked on
+// for some seconds only. Then it begins again.
+type Workload struct {
+	Recorder *Recorder
+	Tubes    []string
+	Clients  int             // of each tube
+	Jobs     int             // that are alive in a tube at a time, about
+	Addrs    func() []string // client addresses of all nodes
+
+	pools map[string]*pool // by tube
+}
+
+// pool is what the clients of a tube know of its jobs.
+type pool struct {
+	tube  string
+	keyed bool // the tube's jobs have keys
+	dead  bool // they may become dead letters
+
+	mu   sync.Mutex
+	ids  []uint64 // guarded by mu; of jobs that may be there
+	all  []uint64 // guarded by mu; that were ever there
+	keys []int    // guarded by mu; numbers of puts with unique keys
+
+	limited int // guarded by mu; number of the last limited key
+	sharing int // guarded by mu; jobs that it was given to
+}
+
+// keySize is how many jobs share a limited key. They are checked together, and more would
+// take long.
+const keySize = 3
+
+// anyLimited is the number of the limited key for another job.
+func (p *pool) anyLimited(fresh func() int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.limited == 0 || p.sharing == keySize {
+		p.limited, p.sharing = fresh(), 0
+	}
+	p.sharing++
+	return p.limited
+}
+
+// anyKey is the number of a put with a key: one that was used, or fresh.
+func (p *pool) anyKey(rng *rand.Rand, fresh func() int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.keys) > 0 && rng.IntN(2) == 0 {
+		return p.keys[len(p.keys)-1-rng.IntN(min(20, len(p.keys)))]
+	}
+	p.keys = append(p.keys, fresh())
+	return p.keys[len(p.keys)-1]
+}
+
+// clear forgets which jobs may be there.
+func (p *pool) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ids = nil
+}
+
+func (p *pool) add(id uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !slices.Contains(p.all, id) {
+		p.ids, p.all = append(p.ids, id), append(p.all, id)
+	}
+}
+
+func (p *pool) remove(id uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ids = slices.DeleteFunc(p.ids, func(x uint64) bool { return x == id })
+}
+
+// any is an id that may be there, mostly; 0 if there is none.
+func (p *pool) any(rng *rand.Rand) uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case len(p.ids) > 0 && rng.IntN(20) > 0:
+		return p.ids[rng.IntN(len(p.ids))]
+	case len(p.all) > 0:
+		return p.all[rng.IntN(len(p.all))]
+	}
+	return 0
+}
+
+func (p *pool) size() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.ids)
+}
+
+// Run has all clients work until ctx ends, and closes them. Its error tells of replies
+// that no server may give. Connections that are lost are part of the history, and no error.
+func (w *Workload) Run(ctx context.Context) error {
+	w.pools = map[string]*pool{}
+	var all errgroup.Group
+	for n, tube := range w.Tubes {
+		p := &pool{tube: tube, dead: n%3 == 0, keyed: n%3 == 1}
+		w.pools[tube] = p
+		for i := range w.Clients {
+			all.Go(func() error {
+				c := w.Recorder.NewClient(tube, w.Addrs)
+				if p.dead {
+					if err := c.SetDeadLetters(ctx, attempts); err != nil {
+						if ctx.Err() != nil {
+							return nil
+						}
+						return err
+					}
+				}
+				if i%2 == 1 {
+					c.waits, c.rests = patient, p.dead || p.keyed
+				}
+				return w.client(ctx, c, p)
+			})
+		}
+	}
+	return all.Wait()
+}
+
+// attempts is how many failed reservations make a job a dead letter.
+const attempts = 2
+
+func (w *Workload) client(ctx context.Context, c *Client, p *pool) error {
+	defer c.Close()
+	rng := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
+	for ctx.Err() == nil {
+		if c.Connect(ctx) != nil {
+			return nil // it is over
+		}
+		if c.rests {
+			// So that a stopped node has commands that were sent after its successor has
+			// changed things: answered from its old state, they are wrong.
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Duration(rng.Int64N(int64(time.Second)))):
+			}
+		}
+		if err := w.command(c, p, rng); err != nil && !errors.Is(err, ErrLost) {
+			return err
+		}
+	}
+	return nil
+}
+
+// command does something.
+func (w *Workload) command(c *Client, p *pool, rng *rand.Rand) error {
+	if held := c.Holds(); len(held) > 0 && (len(held) > 3 || rng.IntN(2) == 0) {
+		return finish(c, p, held[rng.IntN(len(held))], rng)
+	}
+	kind := rng.IntN(100)
+	if p.keyed && kind < 20 {
+		number := p.anyKey(rng, w.Recorder.number)
+		id, err := c.PutKeyed(number, number%200)
+		if err == nil && id != 0 {
+			p.add(id)
+		}
+		return err
+	}
+	if p.size() < w.Jobs && kind < 40 {
+		var id uint64
+		var err error
+		if !p.dead && !p.keyed {
+			id, err = c.PutBrief(briefTTR, rng.IntN(200))
+		} else if rng.IntN(3) == 0 {
+			id, err = c.PutLimited(p.anyLimited(w.Recorder.number), 1+rng.Uint32N(5)/4, rng.Uint32N(10), anyDelay(rng), rng.IntN(200))
+		} else {
+			id, err = c.Put(rng.Uint32N(10), anyDelay(rng), rng.IntN(200))
+		}
+		if err == nil && id != 0 {
+			p.add(id)
+		}
+		return err
+	}
+	if kind < 55 {
+		id, err := c.Reserve()
+		if err == nil && id != 0 {
+			p.add(id) // its put may have had no reply
+		}
+		return err
+	}
+	if kind < 65 {
+		return c.Look([]Verb{PeekReady, PeekDelayed, PeekBuried}[rng.IntN(3)])
+	}
+	id := p.any(rng)
+	switch {
+	case id == 0:
+		return nil
+	case p.dead && kind < 70:
+		return c.Move(id, p.anyTube(rng))
+	case p.dead && kind == 99 && rng.IntN(3) == 0:
+		p.clear()
+		return c.Flush()
+	}
+	verb := []Verb{StatsJob, Peek, KickJob, ReserveJob, Delete, KickJob, StatsJob}[rng.IntN(7)]
+	o, err := c.Job(verb, id)
+	if o.Reply == "DELETED" {
+		p.remove(id)
+	}
+	return err
+}
+
+// anyTube is the tube, or that of its dead letters.
+func (p *pool) anyTube(rng *rand.Rand) string {
+	if rng.IntN(2) == 0 {
+		return DeadTube(p.tube)
+	}
+	return p.tube
+}
+
+// finish does something to a job that the client holds.
+func finish(c *Client, p *pool, id uint64, rng *rand.Rand) error {
+	if p.dead && rng.IntN(6) == 0 {
+		return c.Move(id, p.anyTube(rng))
+	}
+	switch rng.IntN(4) {
+	case 0:
+		return c.Release(id, rng.Uint32N(10), anyDelay(rng))
+	case 1:
+		return c.Bury(id, rng.Uint32N(10))
+	case 2:
+		_, err := c.Job(Touch, id)
+		return err
+	}
+	o, err := c.Job(Delete, id)
+	if o.Reply == "DELETED" {
+		p.remove(id)
+	}
+	return err
+}
+
+// anyDelay is none, or so long that it does not end during a test.
+func anyDelay(rng *rand.Rand) uint32 {
+	if rng.IntN(3) > 0 {
+		return 0
+	}
+	return longTTR + rng.Uint32N(100)
+}
+
+// Audit is the last part of a history. It looks at every job that was ever known, so that one
+// that was acknowledged and lost is noticed. Then it reserves and deletes what is ready, so
+// that a job is noticed that its limited key keeps back although nothing is reserved any more,
+// and deletes the rest. It needs a cluster that serves, or comes to do so before ctx ends.
+func (w *Workload) Audit(ctx context.Context) error {
+	for _, tube := range w.Tubes {
+		p := w.pools[tube]
+		tubes := []string{tube}
+		if p.dead {
+			tubes = append(tubes, DeadTube(tube))
+		}
+		for _, tube := range tubes {
+			c := w.Recorder.NewClient(tube, w.Addrs)
+			err := w.audit(ctx, c, p)
+			c.Close()
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (w *Workload) audit(ctx context.Context, c *Client, p *pool) error {
+	if err := c.AwaitUnreserved(ctx); err != nil {
+		return err
+	}
+	for _, verb := range []Verb{StatsJob, Peek} {
+		for _, id := range p.all {
+			if err := c.again(ctx, func() error { _, err := c.Job(verb, id); return err }); err != nil {
+				return err
+			}
+		}
+	}
+	for found := true; found; {
+		lost := c.Lost()
+		err := c.again(ctx, func() error {
+			id, err := c.Reserve()
+			found = id != 0
+			if found && err == nil {
+				_, err = c.Job(Delete, id)
+			}
+			return err
+		})
+		if err == nil && c.Lost() > lost {
+			found = true // what a lost connection has reserved is ready soon
+			err = c.AwaitUnreserved(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	// What nobody knows of was put without a reply: it is ready or delayed.
+	for _, verb := range []Verb{PeekReady, PeekDelayed, PeekBuried} {
+		for found := true; found; {
+			err := c.again(ctx, func() error {
+				o, err := c.do(Op{Verb: verb}, string(verb))
+				found = o.ID != 0
+				if found && err == nil {
+					_, err = c.Job(Delete, o.ID)
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,9 @@
+package faults
+
+import (
+	"testing"
+
+	"trellis/cmd/trellisd/internal/servertest"
+)
+
+func TestMain(m *testing.M) { servertest.Main(m) }

@@ -1,5 +1,0 @@
-//go:build !proof
-
-package main
-
-const proof = false
