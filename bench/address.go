@@ -31,8 +31,8 @@ type Address struct {
 // "unix:/path", "unix:///path" and "/path" for unix sockets. A host name is resolved here, once.
 func ParseAddress(s string) (Address, error) { return parseAddress(s, DefaultPort, nil) }
 
-// ParseTLSAddress is ParseAddress for a server that speaks TLS. Where config names no server, the certificate must be that
-// of the host in s, or of localhost for a unix socket.
+// ParseTLSAddress is ParseAddress for a server that speaks TLS. Where config names no server, the certificate must be
+// that of the host in s, or of localhost for a unix socket.
 func ParseTLSAddress(s string, config *tls.Config) (Address, error) {
 	return parseAddress(s, DefaultTLSPort, config)
 }

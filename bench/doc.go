@@ -1,7 +1,7 @@
-// Package bench describes loads on a server that speaks the beanstalkd protocol: Config is what a load is given, Result
-// what it finds out, and the other types are addresses, body sizes, command mixes and violations in them. Package load puts
-// the load on and package compare compares servers; both speak only the wire protocol. A new scenario is an entry in one list:
-// see package load.
+// Package bench describes loads on a server that speaks the beanstalkd protocol: Config is what a load is given,
+// Result what it finds out, and the other types are addresses, body sizes, command mixes and violations in them.
+// Package load puts the load on and package compare compares servers; both speak only the wire protocol. A new
+// scenario is an entry in one list: see package load.
 //
 // # Use
 //
@@ -20,8 +20,9 @@
 // machine limits the rate. It comes from the kernel when the server runs on this machine, and otherwise from the
 // server's `stats`.
 //
-// Memory is the growth of the server's resident memory. For connections it counts from before they are made until the
-// load has ended and all are still open; for jobs that a load leaves in the server, from when the connections are ready.
+// Memory is the growth of the server's resident memory. For connections it counts from before they are
+// made until the load has ended and all are still open; for jobs that a load leaves in the server, from
+// when the connections are ready.
 //
 // A latency runs from before the write of the command until after the read that brought the end of its reply. It
 // includes what the generator adds: a reply that waits while others are handled counts, as it would in a client with as
@@ -29,6 +30,6 @@
 //
 // # Limits
 //
-// Bodies have at most MaxBody bytes, histograms three significant digits. A Result is plain data: any goroutine may read
-// it once load.Run has returned.
+// Bodies have at most MaxBody bytes, histograms three significant digits. A Result is plain data: any goroutine may
+// read it once load.Run has returned.
 package bench

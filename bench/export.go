@@ -20,7 +20,8 @@ func (r *Result) WriteJSON(out io.Writer) error {
 
 var csvHeader = []string{
 	"scenario", "run", "metric", "count", "per_second", "mean_ns", "p50_ns", "p90_ns", "p99_ns", "p99.9_ns", "max_ns",
-	"commands_per_second", "server_cpu_ns_per_command", "generator_busy", "bytes_per_connection", "bytes_per_job", "violations",
+	"commands_per_second", "server_cpu_ns_per_command", "generator_busy", "bytes_per_connection", "bytes_per_job",
+	"violations",
 }
 
 // WriteCSV writes one line for every metric of every run, with the run's own figures repeated in each.
@@ -42,8 +43,9 @@ func (r *Result) WriteCSV(out io.Writer) error {
 		}
 		for _, m := range metrics {
 			err := w.Write([]string{
-				r.Config.Scenario, strconv.Itoa(i + 1), m.Name, whole(m.Count), float(m.Rate), float(m.Mean), whole(m.P50), whole(m.P90),
-				whole(m.P99), whole(m.P999), whole(m.Max), float(run.CommandRate), float(run.CPUPerCommand), float(run.GeneratorBusy),
+				r.Config.Scenario, strconv.Itoa(i + 1), m.Name, whole(m.Count), float(m.Rate), float(m.Mean),
+				whole(m.P50), whole(m.P90), whole(m.P99), whole(m.P999), whole(m.Max),
+				float(run.CommandRate), float(run.CPUPerCommand), float(run.GeneratorBusy),
 				float(run.BytesPerConn), float(run.BytesPerJob), whole(violations),
 			})
 			if err != nil {

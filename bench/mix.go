@@ -31,7 +31,8 @@ type Range struct{ Least, Most uint32 }
 // MixCommands are the commands that a mix may have. Its reserve does not wait. Those that need a reserved job take
 // one that the connection holds, and reserve one instead when it holds none.
 var MixCommands = []string{
-	"put", "reserve", "delete", "release", "bury", "touch", "stats-job", "kick", "peek-ready", "peek-delayed", "peek-buried",
+	"put", "reserve", "delete", "release", "bury", "touch", "stats-job", "kick", "peek-ready", "peek-delayed",
+	"peek-buried",
 	"stats", "stats-tube", "list-tubes",
 }
 

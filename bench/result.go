@@ -76,8 +76,8 @@ type Summary struct {
 	BytesPerJob  float64 `json:"bytes_per_job,omitempty"`
 }
 
-// A MetricResult describes the durations of a metric in nanoseconds. Count of them began or were due in the recorded time,
-// whether or not they ended in it; Rate counts those that ended in it.
+// A MetricResult describes the durations of a metric in nanoseconds. Count of them began or were due in the recorded
+// time, whether or not they ended in it; Rate counts those that ended in it.
 type MetricResult struct {
 	Name  string  `json:"name"`
 	Count int64   `json:"count"`
@@ -117,7 +117,8 @@ const (
 	keptUp = 0.98
 )
 
-// GeneratorFull reports whether the generator's core was full: the rate is then the generator's limit, not the server's.
+// GeneratorFull reports whether the generator's core was full: the rate is then the
+// generator's limit, not the server's.
 func (r *RunResult) GeneratorFull() bool { return r.GeneratorBusy >= generatorFull }
 
 // MachineBusy reports whether other processes or a hypervisor had much of the processors of the server or of the
@@ -148,7 +149,8 @@ func (r *Result) Err() error {
 	var all []string
 	for i, run := range r.Runs {
 		for _, v := range run.Violations {
-			all = append(all, fmt.Sprintf("run %d: %d times %s, such as: %s", i+1, v.Count, v.Kind, strings.Join(v.Examples, "; ")))
+			all = append(all,
+				fmt.Sprintf("run %d: %d times %s, such as: %s", i+1, v.Count, v.Kind, strings.Join(v.Examples, "; ")))
 		}
 	}
 	if all == nil {

@@ -32,13 +32,15 @@ func (r *Result) WriteTable(out io.Writer) error {
 		{"p99 of a unit", quantity.Nanoseconds, func(s *Summary) float64 { return s.UnitP99 }},
 		{"p99.9 of a unit", quantity.Nanoseconds, func(s *Summary) float64 { return s.UnitP999 }},
 	} {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t\n", f.name, f.unit.Format(f.of(&r.Median)), f.unit.Format(f.of(&r.Least)), f.unit.Format(f.of(&r.Most)))
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t\n",
+			f.name, f.unit.Format(f.of(&r.Median)), f.unit.Format(f.of(&r.Least)), f.unit.Format(f.of(&r.Most)))
 	}
 	return tw.Flush()
 }
 
 func (r *RunResult) writeTable(out io.Writer, cfg *Config) error {
-	fmt.Fprintf(out, "%s: %s commands/s, %s units/s in %.2f s\n", cfg.Scenario, quantity.Whole(r.CommandRate), quantity.Whole(r.UnitRate), r.Seconds)
+	fmt.Fprintf(out, "%s: %s commands/s, %s units/s in %.2f s\n",
+		cfg.Scenario, quantity.Whole(r.CommandRate), quantity.Whole(r.UnitRate), r.Seconds)
 	if cfg.Rate > 0 && r.Behind(cfg.Rate) {
 		fmt.Fprintf(out, "NOT REACHED: %s units/s were due\n", quantity.Whole(cfg.Rate))
 	}
@@ -60,12 +62,14 @@ func (r *RunResult) writeTable(out io.Writer, cfg *Config) error {
 	case r.GeneratorBusy <= 0:
 		fmt.Fprintln(out, "generator: unknown")
 	case r.GeneratorFull():
-		fmt.Fprintf(out, "generator: %.0f %% of a core - FULL: the rate is the generator's limit, not the server's\n", r.GeneratorBusy*100)
+		fmt.Fprintf(out, "generator: %.0f %% of a core - FULL: the rate is the generator's limit, not the server's\n",
+			r.GeneratorBusy*100)
 	default:
 		fmt.Fprintf(out, "generator: %.0f %% of a core\n", r.GeneratorBusy*100)
 	}
 	if r.MachineBusy() {
-		fmt.Fprintf(out, "BUSY MACHINE: others had at least %.0f %% of the processors of the server or of the generator\n", r.OthersBusy*100)
+		fmt.Fprintf(out, "BUSY MACHINE: others had at least %.0f %% of the processors of the server or of the generator\n",
+			r.OthersBusy*100)
 	}
 	if r.BytesPerConn > 0 {
 		fmt.Fprintf(out, "server memory: %.2f KB a connection\n", r.BytesPerConn/1024)
@@ -77,7 +81,8 @@ func (r *RunResult) writeTable(out io.Writer, cfg *Config) error {
 	fmt.Fprint(tw, "\tcount\tper second\tp50\tp90\tp99\tp99.9\tmax\t\n")
 	for _, m := range r.Metrics {
 		fmt.Fprintf(tw, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t\n", m.Name, m.Count, quantity.Whole(m.Rate),
-			quantity.Duration(m.P50), quantity.Duration(m.P90), quantity.Duration(m.P99), quantity.Duration(m.P999), quantity.Duration(m.Max))
+			quantity.Duration(m.P50), quantity.Duration(m.P90), quantity.Duration(m.P99), quantity.Duration(m.P999),
+			quantity.Duration(m.Max))
 	}
 	if err := tw.Flush(); err != nil {
 		return err

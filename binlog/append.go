@@ -173,7 +173,8 @@ func (l *Log) unlink(former journal.Former) {
 	l.room.live -= former.Size
 	i := int(int64(former.Segment) - int64(l.segs[0].Index))
 	if i < 0 || i >= len(l.segs) {
-		panic(fmt.Sprintf("binlog: a job claims to be in segment %d; there are %d to %d", former.Segment, l.segs[0].Index, l.current().Index))
+		panic(fmt.Sprintf("binlog: a job claims to be in segment %d; there are %d to %d",
+			former.Segment, l.segs[0].Index, l.current().Index))
 	}
 	s := l.segs[i]
 	s.kept--

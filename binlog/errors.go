@@ -71,9 +71,11 @@ func refuseCluster(fs vfs.FS, dir string) error {
 	for _, e := range list {
 		switch e.Name {
 		case memberMark:
-			return fmt.Errorf("log directory %s: %w: start with --node and --cluster, or choose another directory", dir, ErrCluster)
+			return fmt.Errorf("log directory %s: %w: start with --node and --cluster, or choose another directory",
+				dir, ErrCluster)
 		case snapshotMark:
-			return fmt.Errorf("log directory %s: %w: it is a snapshot; copy its segments to an empty directory, and start with that", dir, ErrCluster)
+			return fmt.Errorf("log directory %s: %w: it is a snapshot; "+
+				"copy its segments to an empty directory, and start with that", dir, ErrCluster)
 		}
 	}
 	return nil

@@ -91,7 +91,8 @@ func (l *Log) survey() (*inspect.Survey, error) {
 	}
 	l.recovery.Salvaged = salvaged
 	l.log.Warn("a damaged log was salvaged", slog.Group("log",
-		"jobs", salvaged.Jobs, "lost-for-certain", salvaged.Lost, "skipped-bytes", salvaged.Skipped, "old-files-in", salvaged.Aside))
+		"jobs", salvaged.Jobs, "lost-for-certain", salvaged.Lost, "skipped-bytes", salvaged.Skipped,
+		"old-files-in", salvaged.Aside))
 	return inspect.Directory(l.fs, l.dir, l.opts.Progress)
 }
 
@@ -192,7 +193,8 @@ func (l *Log) Start(hooks Hooks) error {
 func (l *Log) replay(to Restorer) error {
 	r := &replay{Log: l, to: to, meter: inspect.NewMeter("replay", l.recovery.Bytes, l.opts.Progress)}
 	for _, f := range l.found.Segments {
-		l.segs = append(l.segs, &segment{Header: f.Header, salt: f.Salt(), name: f.Name, size: f.Size, used: f.Used, sealed: f.Sealed})
+		l.segs = append(l.segs,
+			&segment{Header: f.Header, salt: f.Salt(), name: f.Name, size: f.Size, used: f.Used, sealed: f.Sealed})
 	}
 	for _, seg := range l.segs {
 		if err := r.segment(seg); err != nil {

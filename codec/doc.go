@@ -37,12 +37,11 @@
 // must not be executed. Between the first word of a request and its version stands a
 // path, so that "use HTTP/1.1" is none: it names a tube.
 //
-// With [Decoder.Extensions], commands that beanstalkd does not have are known by their
-// whole words, tags may stand behind the size of a put ([Tags]), and a weight behind the name in a watch. A malformed put whose
-// fifth word begins as a tag does, with letters and a colon, takes its body along,
-// and so does one whose line is too long: what stands behind the colon, and the body, may be
-// written by strangers. The body behind any other malformed put runs as commands, as with
-// beanstalkd.
+// With [Decoder.Extensions], commands that beanstalkd does not have are known by their whole words, tags may stand
+// behind the size of a put ([Tags]), and a weight behind the name in a watch. A malformed put whose fifth word begins
+// as a tag does, with letters and a colon, takes its body along, and so does one whose line is too long: what stands
+// behind the colon, and the body, may be written by strangers. The body behind any other malformed put runs as
+// commands, as with beanstalkd.
 //
 // # Limits
 //

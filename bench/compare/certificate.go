@@ -24,8 +24,8 @@ type certificate struct {
 	roots     *x509.CertPool
 }
 
-// newCertificate makes a certificate of 127.0.0.1, in files in dir. It has the kind of key that most servers have today:
-// handshakes with RSA cost several times as much.
+// newCertificate makes a certificate of 127.0.0.1, in files in dir. It has the kind of key that most servers have
+// today: handshakes with RSA cost several times as much.
 func newCertificate(dir string) (*certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"trellis/bench/load"
 )
 
-// ClusterMatrix returns the measurements of what it costs to keep jobs on several servers. The first server should be one
-// that syncs alone before it replies, the last a cluster, and their commands should have {http} in them.
+// ClusterMatrix returns the measurements of what it costs to keep jobs on several servers. The first server should be
+// one that syncs alone before it replies, the last a cluster, and their commands should have {http} in them.
 func ClusterMatrix() []Measurement {
 	return []Measurement{
 		bareSync(),
@@ -33,17 +33,21 @@ func ClusterMatrix() []Measurement {
 	}
 }
 
-// throughStandby is a load on a member that does not lead, between two on the leader. Its figures for the processor time that
-// the leader and the third member need for a command are multiples of that without the standby, the former good up to cost.
+// throughStandby is a load on a member that does not lead, between two on the leader. Its figures for the
+// processor time that the leader and the third member need for a command are multiples of that without the
+// standby, the former good up to cost.
 func throughStandby(conns, depth int, cost float64) Measurement {
 	cfg := matrixLoad("cycle", func(c *bench.Config) { c.Conns, c.Depth = conns, depth })
-	goal, followers := target{valueBelow, cost}, target{valueBelow, 1.35}
+	multiple := func(name string, most float64) figure {
+		goal := target{valueBelow, most}
+		return figure{name: name, unit: quantity.Multiple, atLeast: goal, aim: goal}
+	}
 	return Measurement{
 		name: "cycle, " + connections(conns, depth) + ", through a standby",
 		figures: []figure{
 			rateFigure.figure,
-			{name: "CPU a command of the leader, through the standby / direct", unit: quantity.Multiple, atLeast: goal, aim: goal},
-			{name: "CPU a command of a follower, through another / direct", unit: quantity.Multiple, atLeast: followers, aim: followers},
+			multiple("CPU a command of the leader, through the standby / direct", cost),
+			multiple("CPU a command of a follower, through another / direct", 1.35),
 		},
 		measure: func(ctx context.Context, s *session) ([]float64, error) {
 			if !s.server.clustered() {
@@ -76,8 +80,8 @@ func throughStandby(conns, depth int, cost float64) Measurement {
 	}
 }
 
-// clusterLoad is a load with what it costs each member, and how the changes of its commands are put together. The figures
-// given come first.
+// clusterLoad is a load with what it costs each member, and how the changes of its commands are put together.
+// The figures given come first.
 func clusterLoad(scenario string, conns, depth int, first ...measured) Measurement {
 	cfg := matrixLoad(scenario, func(c *bench.Config) { c.Conns, c.Depth, c.Keep = conns, depth, scenario == "put" })
 	leader := cpuFigure
@@ -118,8 +122,8 @@ func clusterLoad(scenario string, conns, depth int, first ...measured) Measureme
 	return m
 }
 
-// An observation holds what a load does not tell: what the processes beside the one that serves clients use, and how many
-// batches there are. The load calls sample; end may be called when the load has ended.
+// An observation holds what a load does not tell: what the processes beside the one that serves clients use, and how
+// many batches there are. The load calls sample; end may be called when the load has ended.
 type observation struct {
 	others  []time.Duration // their processor time at each sample
 	batches []chan counted  // the counter of batches at each sample

@@ -53,7 +53,8 @@ func (c *Comparison) Run(ctx context.Context, all []Measurement) (*Table, error)
 		if err != nil {
 			return nil, err
 		}
-		t.Servers, t.Versions, t.Commands = append(t.Servers, s.Name), append(t.Versions, version), append(t.Commands, s.Command)
+		t.Servers, t.Commands = append(t.Servers, s.Name), append(t.Commands, s.Command)
+		t.Versions = append(t.Versions, version)
 	}
 	for i := range all {
 		err := c.measure(ctx, t, &all[i])

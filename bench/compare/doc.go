@@ -13,18 +13,20 @@
 //
 // # TLS
 //
-// Measurements over TLS start a server with trellisd's options for it and a certificate of their own. A server that does not
-// know the options gets stunnel in front, which is looked for in the path as stunnel4 and as stunnel, and counts as a part of the server.
+// Measurements over TLS start a server with trellisd's options for it and a certificate of their own. A server that
+// does not know the options gets stunnel in front, which is looked for in the path as stunnel4 and as stunnel, and
+// counts as a part of the server.
 //
 // # Clusters
 //
-// A server with {cluster} in its command is three processes. The load goes to the one that serves clients; what the others
-// use is a figure of its own. The protocol does not tell how changes are batched, so this is read from the metrics.
+// A server with {cluster} in its command is three processes. The load goes to the one that serves
+// clients; what the others use is a figure of its own. The protocol does not tell how changes are
+// batched, so this is read from the metrics.
 //
 // # Invariants
 //
-//   - Each round measures every server once, each time freshly started, in an order that changes with the round, so that
-//     what drifts on the machine affects all of them.
+//   - Each round measures every server once, each time freshly started, in an order that changes with the round, so
+//     that what drifts on the machine affects all of them.
 //   - Ratios are taken within a round. A ratio needs the values of both servers in all rounds.
 //   - Servers and generator share no processor when processors are named.
 //   - A server that breaks the protocol keeps its figures, and the table says so. One that ends instead of starting,

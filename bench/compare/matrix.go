@@ -28,8 +28,8 @@ const closedLoop = "cycle, 50 connections"
 // noMoreThanFirst is the target of measurements in which the first server is good: to need no more than it does.
 var noMoreThanFirst = target{ratioBelow, 1}
 
-// StandardMatrix returns the measurements of bench/RESULTS.md, in which every scenario has its row. For two servers in three
-// rounds they take a quarter of an hour at most.
+// StandardMatrix returns the measurements of bench/RESULTS.md, in which every scenario has its row. For two servers in
+// three rounds they take a quarter of an hour at most.
 func StandardMatrix() []Measurement {
 	seconds := taken("time", quantity.Seconds, func(r *bench.RunResult) float64 { return r.Seconds })
 	perJob := taken("memory a job", quantity.Bytes, func(r *bench.RunResult) float64 { return r.BytesPerJob })
@@ -136,7 +136,8 @@ func DurabilityMatrix() []Measurement {
 		recoveryOf("-b {dir} -F", "never synced"),
 	}
 	all = append(all, syncedByDefault()...)
-	all = append(all, logged("-b {dir}", defaultSyncing, "put", 1000, 1, rateFigure), recoveryOf("-b {dir}", defaultSyncing))
+	all = append(all, logged("-b {dir}", defaultSyncing, "put", 1000, 1, rateFigure),
+		recoveryOf("-b {dir}", defaultSyncing))
 	all = append(all, synced()...)
 	return append(all, recoveryOf("-b {dir} -f 0", alwaysSynced))
 }
@@ -186,7 +187,8 @@ func recoveryOf(args, mode string) Measurement {
 	if args == "-b {dir} -f 0" {
 		cfg.Count, cpu = 100000, target{} // the puts would take minutes
 	}
-	r := Recovery(fmt.Sprintf("binlog, %s: recovery of %s jobs after a kill", mode, quantity.Whole(float64(cfg.Count))), args, cfg)
+	r := Recovery(fmt.Sprintf("binlog, %s: recovery of %s jobs after a kill", mode, quantity.Whole(float64(cfg.Count))),
+		args, cfg)
 	r.figures[1].atLeast, r.figures[2].atLeast = cpu, target{valueBelow, 1.2}
 	return r
 }

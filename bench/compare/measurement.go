@@ -12,8 +12,8 @@ import (
 	"trellis/bench/load"
 )
 
-// A Measurement is a load, or a sequence of loads, with the figures that are taken from it. Make one with Load or Recovery,
-// or many with StandardMatrix, DurabilityMatrix or ClusterMatrix.
+// A Measurement is a load, or a sequence of loads, with the figures that are taken from it. Make one with Load or
+// Recovery, or many with StandardMatrix, DurabilityMatrix or ClusterMatrix.
 type Measurement struct {
 	name    string
 	figures []figure
@@ -37,9 +37,11 @@ type measured struct {
 }
 
 var (
-	rateFigure   = taken("commands", quantity.PerSecond, func(r *bench.RunResult) float64 { return r.CommandRate })
-	cpuFigure    = taken("server CPU a command", quantity.Nanoseconds, func(r *bench.RunResult) float64 { return r.CPUPerCommand })
-	memoryFigure = taken("memory a connection", quantity.Kilobytes, func(r *bench.RunResult) float64 { return r.BytesPerConn })
+	rateFigure = taken("commands", quantity.PerSecond, func(r *bench.RunResult) float64 { return r.CommandRate })
+	cpuFigure  = taken("server CPU a command", quantity.Nanoseconds,
+		func(r *bench.RunResult) float64 { return r.CPUPerCommand })
+	memoryFigure = taken("memory a connection", quantity.Kilobytes,
+		func(r *bench.RunResult) float64 { return r.BytesPerConn })
 )
 
 // taken is a figure that is taken out of a run.
@@ -69,13 +71,14 @@ func (m measured) with(atLeast, aim target) measured {
 type runner func(context.Context, *session) (*bench.RunResult, error)
 
 func oneRun(name string, run runner, figures ...measured) Measurement {
-	return Measurement{name: name, figures: figuresOf(figures), measure: func(ctx context.Context, s *session) ([]float64, error) {
+	measure := func(ctx context.Context, s *session) ([]float64, error) {
 		r, err := run(ctx, s)
 		if err != nil {
 			return nil, err
 		}
 		return valuesOf(figures, r), nil
-	}}
+	}
+	return Measurement{name: name, figures: figuresOf(figures), measure: measure}
 }
 
 func figuresOf(all []measured) (figures []figure) {
@@ -130,9 +133,11 @@ func withAndWithout(name string, without, with bench.Config, m measured, goal ta
 	}
 }
 
-// between makes a run between two runs of the load "without", so that the server is as warm for both and a drift cancels
-// out.
-func (s *session) between(ctx context.Context, without bench.Config, run func() (*bench.RunResult, error)) (runs enclosed, err error) {
+// between makes a run between two runs of the load "without", so that the server is as warm for
+// both and a drift cancels out.
+func (s *session) between(
+	ctx context.Context, without bench.Config, run func() (*bench.RunResult, error),
+) (runs enclosed, err error) {
 	around := func() (*bench.RunResult, error) { return s.run(ctx, without) }
 	for i, run := range []func() (*bench.RunResult, error){around, run, around} {
 		if runs[i], err = run(); err != nil {
@@ -145,7 +150,8 @@ func (s *session) between(ctx context.Context, without bench.Config, run func() 
 // enclosed are a run and those before and behind it.
 type enclosed [3]*bench.RunResult
 
-// times returns the value of the run in the middle as a multiple of the mean of the other two, 0 when that is not known.
+// times returns the value of the run in the middle as a multiple of the mean of the other
+// two, 0 when that is not known.
 func (runs enclosed) times(of func(*bench.RunResult) float64) float64 {
 	before, r, after := of(runs[0]), of(runs[1]), of(runs[2])
 	if before <= 0 || after <= 0 {
@@ -175,14 +181,17 @@ func Load(cfg bench.Config) Measurement {
 	}
 	figures := []measured{
 		rateFigure, cpuFigure,
-		latency("p50 of a unit", bench.UnitMetric, p50), latency("p99 of a unit", bench.UnitMetric, p99), latency("p99.9 of a unit", bench.UnitMetric, p999),
+		latency("p50 of a unit", bench.UnitMetric, p50), latency("p99 of a unit", bench.UnitMetric, p99),
+		latency("p99.9 of a unit", bench.UnitMetric, p999),
 	}
 	switch {
 	case sc == nil: // the load says so
 	case sc.Metric == bench.LateMetric:
-		figures = append(figures, latency("p50 of how late", bench.LateMetric, p50), latency("p99 of how late", bench.LateMetric, p99))
+		figures = append(figures, latency("p50 of how late", bench.LateMetric, p50),
+			latency("p99 of how late", bench.LateMetric, p99))
 	case sc.Uses&load.Producers != 0:
-		figures = append(figures, latency("p50 from put to reserved", bench.HandoverMetric, p50), latency("p99 from put to reserved", bench.HandoverMetric, p99))
+		figures = append(figures, latency("p50 from put to reserved", bench.HandoverMetric, p50),
+			latency("p99 from put to reserved", bench.HandoverMetric, p99))
 	}
 	if cfg.Conns+cfg.Idle+cfg.Waiting >= bench.MemoryConns && cfg.Held == 0 {
 		figures = append(figures, memoryFigure)
@@ -190,9 +199,9 @@ func Load(cfg bench.Config) Measurement {
 	return loadOn(cfg.Scenario, "", cfg, figures...)
 }
 
-// Recovery loads a server with the jobs of cfg, which must be puts that end by a count, kills the server, and starts it
-// again on the same directory. args are further arguments of the server; they or its command must have {dir} in them and
-// make the server keep a log there.
+// Recovery loads a server with the jobs of cfg, which must be puts that end by a count, kills the server, and starts
+// it again on the same directory. args are further arguments of the server; they or its command must have {dir} in
+// them and make the server keep a log there.
 func Recovery(name, args string, cfg bench.Config) Measurement {
 	return Measurement{
 		name: name,

@@ -61,7 +61,8 @@ func (p *process) run(words []string, cpus []int) error {
 	host.EndWithThread(p.cmd.SysProcAttr) // Ctrl-C at a terminal reaches the generator alone
 	result := make(chan error)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with its binding, and not before the process, which would end too
+		// It is never unlocked: the thread ends with its binding, and not before the process, which would end too.
+		runtime.LockOSThread()
 		err := host.PinThread(cpus)
 		if err == nil {
 			p.begun = time.Now()
@@ -79,8 +80,8 @@ func (p *process) run(words []string, cpus []int) error {
 // errSilent is returned when a process has not become ready in the given time.
 var errSilent = errors.New("is not ready")
 
-// await waits until ready says that the process serves on addr. It returns an error that wraps errNoStart when the process
-// ends before.
+// await waits until ready says that the process serves on addr. It returns an error that wraps errNoStart
+// when the process ends before.
 func (p *process) await(ctx context.Context, addr string, timeout time.Duration, ready func() bool) error {
 	for deadline := time.Now().Add(timeout); !ready(); {
 		select {
@@ -101,8 +102,8 @@ func (p *process) await(ctx context.Context, addr string, timeout time.Duration,
 	return nil
 }
 
-// lostPort tells whether another program has taken a port of the process, which has ended: the one of addr, or a further
-// one that the process complained of.
+// lostPort tells whether another program has taken a port of the process, which has ended: the one of addr, or a
+// further one that the process complained of.
 func (p *process) lostPort(addr string) bool {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {

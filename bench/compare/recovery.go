@@ -24,8 +24,8 @@ type recovered struct {
 // errNotBack is returned for a server that does not start again after a kill.
 var errNotBack = errors.New("the server does not come back after a kill")
 
-// recovery puts jobs into a server with a log, kills it without warning, and starts it again. Then all jobs are taken out,
-// and compared with what was put. It returns nil when the server does not come back.
+// recovery puts jobs into a server with a log, kills it without warning, and starts it again. Then all jobs are taken
+// out, and compared with what was put. It returns nil when the server does not come back.
 func (s *session) recovery(ctx context.Context, args string, cfg bench.Config) (*recovered, error) {
 	if s.server.clustered() {
 		return nil, fmt.Errorf("%s is a cluster, and recovery is that of a server alone", s.server.Name)

@@ -83,8 +83,8 @@ type Ratio struct {
 	Most   float64 `json:"most"`
 }
 
-// ratioOf divides the values of one server by those of another, round by round. It returns nil when a value is missing: those
-// that are there do not tell their rounds.
+// ratioOf divides the values of one server by those of another, round by round. It returns nil when a value is
+// missing: those that are there do not tell their rounds.
 func ratioOf(values, other []float64, rounds int) *Ratio {
 	if len(values) != rounds || len(other) != rounds || slices.Contains(values, 0) || slices.Contains(other, 0) {
 		return nil

@@ -42,8 +42,8 @@ const stunnelMutual = `verifyChain = yes
 CAfile = %s
 `
 
-// startSecure starts the session's server so that it serves TLS too, and returns what its clients need. A server that does
-// not know how gets stunnel in front. With mutual TLS, clients are asked for a certificate.
+// startSecure starts the session's server so that it serves TLS too, and returns what its clients need. A server that
+// does not know how gets stunnel in front. With mutual TLS, clients are asked for a certificate.
 func (s *session) startSecure(ctx context.Context, cfg *bench.Config, mutual bool) (*certificate, error) {
 	if err := host.RaiseFileLimit(2*(cfg.Conns+cfg.Idle+cfg.Waiting) + 100); err != nil { // a proxy needs two each
 		return nil, err
@@ -266,8 +266,8 @@ func firstCommand() Measurement {
 	}
 }
 
-// timeFirstCommand is the time from a client's first command to its reply. With a token, the first command is the one that
-// authenticates.
+// timeFirstCommand is the time from a client's first command to its reply. With a token, the first command
+// is the one that authenticates.
 func timeFirstCommand(addr string, config *tls.Config, token string) (time.Duration, error) {
 	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {

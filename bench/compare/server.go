@@ -22,8 +22,8 @@ import (
 // shall listen and for an empty directory of its own, and {http} and {tls} for the ports of its metrics and of TLS. The
 // command is split at spaces; there is no shell.
 //
-// A command with {cluster} in it is that of a member of a cluster, and started three times. {node} stands for the member
-// in the form NAME=HOST:PORT, and {cluster} for all members, with commas between them.
+// A command with {cluster} in it is that of a member of a cluster, and started three times. {node} stands for the
+// member in the form NAME=HOST:PORT, and {cluster} for all members, with commas between them.
 type Server struct {
 	Name    string
 	Command string
@@ -43,7 +43,8 @@ func ParseServer(s string) (Server, error) {
 	if !strings.Contains(command, "{port}") {
 		return Server{}, fmt.Errorf("server %q: the command does not say where {port} belongs", s)
 	}
-	if strings.Contains(command, "{cluster}") && !(strings.Contains(command, "{node}") && strings.Contains(command, "{dir}")) {
+	if strings.Contains(command, "{cluster}") &&
+		!(strings.Contains(command, "{node}") && strings.Contains(command, "{dir}")) {
 		return Server{}, fmt.Errorf("server %q: the command of a member needs {node} and {dir} too", s)
 	}
 	return Server{name, command}, nil
@@ -121,7 +122,8 @@ func (s Server) startAlone(ctx context.Context, args, dir, _ string, cpus []int)
 	})
 }
 
-// startCluster returns when one of the members leads, and serves clients. It may return processes together with an error.
+// startCluster returns when one of the members leads, and serves clients. It may return
+// processes together with an error.
 func (s Server) startCluster(ctx context.Context, args, dir, token string, cpus []int) (all []*process, err error) {
 	ports, err := freePorts(clusterSize)
 	if err != nil {

@@ -41,8 +41,8 @@ func (t *Table) WriteTable(out io.Writer) error {
 	return nil
 }
 
-// lines returns the cells of the table, the first line being its head: the values of all servers, then the ratios of the
-// last server to each of the others.
+// lines returns the cells of the table, the first line being its head: the values of all servers, then the ratios of
+// the last server to each of the others.
 func (t *Table) lines() [][]string {
 	head := append([]string{"measurement", "figure"}, t.Servers...)
 	others := len(t.Servers) - 1
@@ -68,7 +68,8 @@ func (t *Table) lines() [][]string {
 		for _, c := range r.Cells[:others] {
 			text := ""
 			if c.Last != nil {
-				text = fmt.Sprintf("%s (%s, %s)", quantity.Ratio(c.Last.Median), quantity.Ratio(c.Last.Least), quantity.Ratio(c.Last.Most))
+				text = fmt.Sprintf("%s (%s, %s)",
+					quantity.Ratio(c.Last.Median), quantity.Ratio(c.Last.Least), quantity.Ratio(c.Last.Most))
 			}
 			line = append(line, text)
 		}
@@ -122,7 +123,8 @@ func (t *Table) footnotes() []string {
 // makes it.
 func (t *Table) WriteMarkdown(out io.Writer, command string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Measured with `%s` on %s, in %v, %d rounds: medians, and for ratios the median, least and greatest of the rounds.\n\n",
+	fmt.Fprintf(&b, "Measured with `%s` on %s, in %v, %d rounds: "+
+		"medians, and for ratios the median, least and greatest of the rounds.\n\n",
 		command, t.Machine, t.Took.Round(time.Second), t.Rounds)
 	for i, s := range t.Servers {
 		fmt.Fprintf(&b, "- %s: version %s, `%s`\n", s, t.Versions[i], t.Commands[i])
@@ -146,13 +148,14 @@ func (t *Table) WriteMarkdown(out io.Writer, command string) error {
 
 // Machine describes this machine in a few words.
 func Machine() string {
-	return fmt.Sprintf("%s, %d processors, %s, %s/%s, Go %s", host.ProcessorModel(), runtime.NumCPU(), host.KernelVersion(), runtime.GOOS, runtime.GOARCH,
+	return fmt.Sprintf("%s, %d processors, %s, %s/%s, Go %s",
+		host.ProcessorModel(), runtime.NumCPU(), host.KernelVersion(), runtime.GOOS, runtime.GOARCH,
 		strings.TrimPrefix(runtime.Version(), "go"))
 }
 
 // UpdateMarkdown writes text into the file between the lines "<!-- MARK: begin -->" and "<!-- MARK: end -->", in place
-// of what is there. A file that does not exist is made. A file that has other such sections, but not this one, gets it at
-// its end; one that has none is left alone, because it may be meant for something else.
+// of what is there. A file that does not exist is made. A file that has other such sections, but not this one, gets it
+// at its end; one that has none is left alone, because it may be meant for something else.
 func UpdateMarkdown(file, mark string, text []byte) error {
 	begin, end := "<!-- "+mark+": begin -->\n", "<!-- "+mark+": end -->\n"
 	old, err := os.ReadFile(file)

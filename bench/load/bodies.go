@@ -18,8 +18,8 @@ const (
 	noSeq = ^uint64(0)
 )
 
-// bodies makes the bodies of a run and checks those that come back. A body follows from its job's number and the seed, so
-// that none is kept. Immutable after newBodies.
+// bodies makes the bodies of a run and checks those that come back. A body follows from its job's number and the seed,
+// so that none is kept. Immutable after newBodies.
 type bodies struct {
 	sizes   bench.Sizes
 	fixed   int // the size of all bodies, negative when they differ
@@ -41,8 +41,8 @@ func newBodies(s bench.Sizes, seed uint64) *bodies {
 // them is spread evenly (Fibonacci hashing).
 func mix(seq uint64) uint64 { return (seq + 1) * 0x9e3779b97f4a7c15 }
 
-// size returns the size of the body of job seq. Because mix spreads evenly, a size with a weight of 1 in 10,000 comes once
-// in every 10,000 jobs or so.
+// size returns the size of the body of job seq. Because mix spreads evenly, a size with a weight of 1 in 10,000 comes
+// once in every 10,000 jobs or so.
 func (b *bodies) size(seq uint64) int {
 	if b.fixed >= 0 {
 		return b.fixed

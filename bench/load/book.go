@@ -48,9 +48,9 @@ type stripe struct {
 }
 
 // A book records every job of a run by the id that the server gave it: put once, handed out to one at a time, deleted
-// once. When all jobs of a page are deleted, the page is used again and one bit of it is kept, so that the book's memory
-// depends on the jobs in the server and hardly on the length of the run. A page in which some ids belong to another
-// client's jobs is kept (8 KB), because a put that is not answered yet may have one of these ids.
+// once. When all jobs of a page are deleted, the page is used again and one bit of it is kept, so that the book's
+// memory depends on the jobs in the server and hardly on the length of the run. A page in which some ids belong to
+// another client's jobs is kept (8 KB), because a put that is not answered yet may have one of these ids.
 type book struct {
 	*violations
 	bodies  *bodies
@@ -189,7 +189,8 @@ func (k *book) release(id uint64) {
 	}
 }
 
-// releaseAll records that all connections of the run are closed, which gives back what they held. The workers must have ended.
+// releaseAll records that all connections of the run are closed, which gives back what they held.
+// The workers must have ended.
 func (k *book) releaseAll() {
 	for i := range k.stripes {
 		for _, p := range k.stripes[i].pages {

@@ -45,12 +45,12 @@ func (s *shared) furtherTubes(ctl *control) error {
 	return nil
 }
 
-// watchedAtOnce is how many tubes the connection that cleans up watches; it watches twice as many while it changes to the
-// next ones. Servers may bound the number, and a reserve may cost more with each.
+// watchedAtOnce is how many tubes the connection that cleans up watches; it watches twice as many while it changes to
+// the next ones. Servers may bound the number, and a reserve may cost more with each.
 const watchedAtOnce = 1000
 
-// cleanUp takes all jobs of the run out of the server, and books what comes. It waits for the jobs of closed connections,
-// which the server may take a moment to give back.
+// cleanUp takes all jobs of the run out of the server, and books what comes. It waits for the jobs of closed
+// connections, which the server may take a moment to give back.
 func (s *shared) cleanUp(ctl *control) error {
 	if s.cfg.Keep {
 		return nil
@@ -77,8 +77,8 @@ func (s *shared) cleanUp(ctl *control) error {
 
 // deleteRest deletes by id the jobs that drain cannot reserve, which are delayed or buried.
 //
-// left: jobs that are still reserved by connections whose close the server has not noticed. A job that does not exist is
-// lost, or a delete was under way when the run was interrupted.
+// left: jobs that are still reserved by connections whose close the server has not noticed. A job that does not exist
+// is lost, or a delete was under way when the run was interrupted.
 func (s *shared) deleteRest(ctl *control) (left int, err error) {
 	var ids []uint64
 	s.book.ids(func(id uint64) { ids = append(ids, id) })
@@ -102,9 +102,9 @@ func (s *shared) deleteRest(ctl *control) (left int, err error) {
 	return left, err
 }
 
-// drain reserves and deletes what is ready in the tubes, which ctl watches, however long that takes. After the deadline it
-// does not look whether there is more: a server may acknowledge deletes for ever and keep the jobs. It sends no command
-// behind a reserve that may time out: there are servers that lose such a command.
+// drain reserves and deletes what is ready in the tubes, which ctl watches, however long that takes. After the
+// deadline it does not look whether there is more: a server may acknowledge deletes for ever and keep the jobs. It
+// sends no command behind a reserve that may time out: there are servers that lose such a command.
 func (s *shared) drain(ctl *control, tubes []string, deadline time.Time) error {
 	const batch = 128
 	for !s.abort.Load() {
@@ -173,8 +173,8 @@ func (s *shared) takeOut(ctl *control, n int) (int, error) {
 	return len(ids), err
 }
 
-// unsure tells whether the reply to a put or to a delete of a worker that has ended did not come, so that its job may be in the
-// server or not.
+// unsure tells whether the reply to a put or to a delete of a worker that has ended did not come, so that its job
+// may be in the server or not.
 func (w *worker) unsure() bool {
 	for i := range w.conns {
 		c := &w.conns[i]

@@ -66,8 +66,8 @@ func (s *shared) collect(r *bench.RunResult, workers []*worker) {
 	}
 }
 
-// growth is how much the server's memory grew for each of n, 0 when a size is not known, which is zero, or when they are
-// too few for their memory to stand out.
+// growth is how much the server's memory grew for each of n, 0 when a size is not known, which is zero, or when they
+// are too few for their memory to stand out.
 func growth(before, after, n, least int64) float64 {
 	if before <= 0 || after <= 0 || n < least {
 		return 0

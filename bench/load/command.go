@@ -6,8 +6,8 @@ import (
 	"trellis/bench"
 )
 
-// longestTime is the longest time of the protocol, in seconds. All jobs have it as their TTR, so that no reservation ends
-// by itself.
+// longestTime is the longest time of the protocol, in seconds. All jobs have it as their TTR, so that
+// no reservation ends by itself.
 const longestTime uint32 = 1<<32 - 1
 
 // push notes a command that has been appended to w.out.

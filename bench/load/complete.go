@@ -43,7 +43,8 @@ func complete(c *bench.Config) (*Scenario, error) {
 	case sc.Uses&Producers != 0 && c.Producers >= c.Conns:
 		return nil, fmt.Errorf("%d of %d connections put, and none is left to reserve", c.Producers, c.Conns)
 	case c.Backlog > 0 && c.Held*c.Conns >= c.Backlog:
-		return nil, fmt.Errorf("connections hold %d jobs, and no more than %d are to be in the server", c.Held*c.Conns, c.Backlog)
+		return nil, fmt.Errorf("connections hold %d jobs, and no more than %d are to be in the server",
+			c.Held*c.Conns, c.Backlog)
 	case c.Delay%time.Second != 0 || c.Timeout%time.Second != 0:
 		return nil, errors.New("delay and timeout must be whole seconds")
 	case sc.Uses&Mix != 0 && len(c.Mix.Steps) == 0:
@@ -55,7 +56,8 @@ func complete(c *bench.Config) (*Scenario, error) {
 // misfit returns an error when something is set that no run can have, or that the scenario has no use for. It is called
 // before defaults are filled in.
 func misfit(c *bench.Config, sc *Scenario) error {
-	if min(c.Conns, c.Producers, c.Depth, c.Threads, c.Tubes, c.Runs, c.Backlog, c.Idle, c.Waiting, c.Held, c.FurtherTubes) < 0 ||
+	if min(c.Conns, c.Producers, c.Depth, c.Threads, c.Tubes, c.Runs) < 0 ||
+		min(c.Backlog, c.Idle, c.Waiting, c.Held, c.FurtherTubes) < 0 ||
 		min(c.Duration, c.Warmup, c.Delay, c.Timeout, c.ReplyTimeout) < 0 || c.Count < 0 || c.Rate < 0 {
 		return errors.New("numbers must not be negative")
 	}

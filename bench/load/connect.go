@@ -38,8 +38,8 @@ func (w *worker) connect() error {
 	return nil
 }
 
-// open begins a connection. It returns unix.EAGAIN when a unix socket has no room in its backlog, and may then be called
-// again.
+// open begins a connection. It returns unix.EAGAIN when a unix socket has no room in its backlog,
+// and may then be called again.
 func (w *worker) open(c *conn) error {
 	if c.began == 0 {
 		c.began = w.now()
@@ -127,7 +127,8 @@ func (w *worker) setup(c *conn, k int) bool {
 	if w.drv.setup(w, c, k) {
 		return true
 	}
-	// The jobs that the connection holds: it puts as many as it reserves. Another connection may reserve those that it put.
+	// The jobs that the connection holds: it puts as many as it reserves. Another connection
+	// may reserve those that it put.
 	if c.nextHeld >= 2*w.cfg.Held {
 		return false
 	}

@@ -13,8 +13,8 @@ import (
 	"trellis/bench"
 )
 
-// controlTimeout bounds an exchange on a control connection. It is long, because some servers are slow to create thousands
-// of tubes.
+// controlTimeout bounds an exchange on a control connection. It is long, because some servers are slow
+// to create thousands of tubes.
 const controlTimeout = 60 * time.Second
 
 // A control is a blocking connection for what is not measured: preparing, asking for statistics, cleaning up.
@@ -80,8 +80,8 @@ func (c *control) receive(r *reply) error {
 	return fmt.Errorf("reading a reply: %w", err)
 }
 
-// peek returns what has come, when that is want bytes at least. Its memory grows with what comes, and not at once to what a
-// server announces.
+// peek returns what has come, when that is want bytes at least. Its memory grows with what comes, and not at
+// once to what a server announces.
 func (c *control) peek(want int) ([]byte, error) {
 	for {
 		p, err := c.in.Peek(min(max(want, c.in.Buffered()), c.in.Size()))
@@ -155,8 +155,8 @@ func (c *control) eachJob(command string, ids []uint64, got func(id uint64, r *r
 	})
 }
 
-// watchOnly watches these tubes and no others. There must be at least one, and they must be either exactly what is watched
-// already or have nothing in common with it.
+// watchOnly watches these tubes and no others. There must be at least one, and they must be either exactly what is
+// watched already or have nothing in common with it.
 func (c *control) watchOnly(tubes []string) error {
 	if slices.Equal(tubes, c.watched) {
 		return nil

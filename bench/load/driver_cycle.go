@@ -82,8 +82,8 @@ func (timeoutDriver) reply(w *worker, c *conn, s slot, r *reply, now int64, ok b
 // rest for a while.
 const churnSources = 10
 
-// connectDriver connects, has one command answered, and closes. With TLS a unit has a handshake, and reads the tickets with
-// which the next one may resume the session.
+// connectDriver connects, has one command answered, and closes. With TLS a unit has a handshake, and reads the tickets
+// with which the next one may resume the session.
 type connectDriver struct{ ownTube }
 
 func (connectDriver) setup(w *worker, c *conn, k int) bool {

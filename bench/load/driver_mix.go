@@ -22,8 +22,9 @@ type mixStep struct {
 // mixMetrics are the metrics of the commands of a mix.
 var mixMetrics = map[string]metric{
 	"put": metricPut, "reserve": metricReserve, "delete": metricDelete, "release": metricRelease, "bury": metricBury,
-	"touch": metricTouch, "stats-job": metricStats, "kick": metricKick, "peek-ready": metricPeek, "peek-delayed": metricPeek,
-	"peek-buried": metricPeek, "stats": metricStats, "stats-tube": metricStats, "list-tubes": metricStats,
+	"touch": metricTouch, "stats-job": metricStats, "kick": metricKick, "peek-ready": metricPeek,
+	"peek-delayed": metricPeek, "peek-buried": metricPeek, "stats": metricStats, "stats-tube": metricStats,
+	"list-tubes": metricStats,
 }
 
 func newMixTable(m bench.Mix) *mixTable {
@@ -40,8 +41,8 @@ func newMixTable(m bench.Mix) *mixTable {
 	return t
 }
 
-// standardMix is the mix of the standard comparison: mostly puts, reserves and deletes, and a little of what happens when
-// workers fail and operators look.
+// standardMix is the mix of the standard comparison: mostly puts, reserves and deletes, and a little of what happens
+// when workers fail and operators look.
 var standardMix = bench.Mix{Steps: []bench.MixStep{
 	{Weight: 30, Command: "put", Priority: bench.Range{Most: 1000}},
 	{Weight: 30, Command: "reserve"},
@@ -104,8 +105,8 @@ func (d mixDriver) begin(w *worker, c *conn, at int64) {
 	}
 }
 
-// giveAway releases, buries or deletes a job that c holds. A put beyond mostMixed and a reserve beyond mostHeld become a
-// delete; when c holds no job, any of them becomes a reserve.
+// giveAway releases, buries or deletes a job that c holds. A put beyond mostMixed and a reserve beyond mostHeld become
+// a delete; when c holds no job, any of them becomes a reserve.
 func (mixDriver) giveAway(w *worker, c *conn, step *mixStep, at int64) {
 	if len(c.reservations) == 0 {
 		w.sendNumber(c, metricReserve, "reserve-with-timeout ", 0, at, at, mayFindNothing)

@@ -8,9 +8,9 @@ import (
 
 // produceDriver has some connections put and the others reserve and delete. A unit is a put.
 //
-// A consumer has one reserve in flight whatever the depth, and sends the delete of a job together with the next reserve.
-// With several reserves in flight, a delete would stand behind one that waits, and the server would execute it only after
-// further jobs had come.
+// A consumer has one reserve in flight whatever the depth, and sends the delete of a job together with the next
+// reserve. With several reserves in flight, a delete would stand behind one that waits, and the server would execute
+// it only after further jobs had come.
 type produceDriver struct {
 	rotate   bool // producers use one tube after the other
 	watchAll bool // workers watch all tubes

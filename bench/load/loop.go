@@ -173,7 +173,8 @@ func (w *worker) reportMissing() {
 		if c.role != roleUnits || c.head == c.tail {
 			continue
 		}
-		w.violate(bench.ViolationMissing, "connection %d: no reply to %s for %v", i, metricNames[w.slot(c, c.head).metric], w.cfg.ReplyTimeout)
+		w.violate(bench.ViolationMissing, "connection %d: no reply to %s for %v",
+			i, metricNames[w.slot(c, c.head).metric], w.cfg.ReplyTimeout)
 	}
 	for _, i := range w.refused {
 		w.violate(bench.ViolationClosed, "connection %d: no room in the server's backlog for %v", i, w.cfg.ReplyTimeout)
@@ -195,8 +196,8 @@ func (w *worker) publish() {
 	t.active.Store(w.active)
 }
 
-// spinBelow is the time before the next unit of an open loop during which a worker does not sleep, in nanoseconds. To be
-// woken takes many microseconds, on a virtual machine most of all, and they would count as the server's.
+// spinBelow is the time before the next unit of an open loop during which a worker does not sleep, in nanoseconds. To
+// be woken takes many microseconds, on a virtual machine most of all, and they would count as the server's.
 const spinBelow = 200e3
 
 // sleep returns how long to wait for events, in nanoseconds.

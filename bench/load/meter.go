@@ -30,8 +30,8 @@ type meter struct {
 	serverCPUs, generatorCPUs []int
 }
 
-// openMeter finds out where the server of a load runs. The meter goes on to use ctl, and its caller may do so too, but not
-// at the same time.
+// openMeter finds out where the server of a load runs. The meter goes on to use ctl, and its caller may do so
+// too, but not at the same time.
 func openMeter(cfg *bench.Config, ctl *control) (*meter, error) {
 	m := &meter{ctl: ctl, generatorCPUs: cfg.CPUs, beside: cfg.Beside}
 	if len(cfg.CPUs) == 0 {

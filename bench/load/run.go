@@ -12,9 +12,10 @@ import (
 	"trellis/bench"
 )
 
-// Run puts the load of cfg on a server, measures, and takes the jobs out again. When the server breaks the protocol, the
-// Err of the result says so, not Run. With an error, the result holds what was measured before it, or is nil. When ctx ends,
-// the load ends early, and its jobs are taken out all the same. Run may raise GOMAXPROCS and the limit of open files.
+// Run puts the load of cfg on a server, measures, and takes the jobs out again. When the server breaks the
+// protocol, the Err of the result says so, not Run. With an error, the result holds what was measured before it,
+// or is nil. When ctx ends, the load ends early, and its jobs are taken out all the same. Run may raise GOMAXPROCS
+// and the limit of open files.
 func Run(ctx context.Context, cfg bench.Config) (*bench.Result, error) {
 	sc, err := complete(&cfg)
 	if err != nil {
@@ -49,9 +50,10 @@ func runOnce(ctx context.Context, cfg *bench.Config, sc *Scenario, number int) (
 	defer func() { ctl.Close() }()
 	seed := cfg.Seed + uint64(number)
 	s := &shared{
-		cfg: cfg, addr: &cfg.Addr, scenario: sc, drv: sc.driver, consumes: sc.Uses&Producers != 0, seed: seed, unitsPerConn: cfg.Depth,
-		bodies: newBodies(cfg.Size, seed), mix: newMixTable(cfg.Mix), counters: make([]counters, cfg.Threads),
-		base: time.Now(), prefix: tubePrefix(),
+		cfg: cfg, addr: &cfg.Addr, scenario: sc, drv: sc.driver, consumes: sc.Uses&Producers != 0, seed: seed,
+		unitsPerConn: cfg.Depth, bodies: newBodies(cfg.Size, seed), mix: newMixTable(cfg.Mix),
+		counters: make([]counters, cfg.Threads),
+		base:     time.Now(), prefix: tubePrefix(),
 	}
 	if sc.single {
 		s.unitsPerConn = 1
@@ -166,8 +168,8 @@ func runOnce(ctx context.Context, cfg *bench.Config, sc *Scenario, number int) (
 	return r, nil
 }
 
-// failed returns what a run that could not go on has come to. Violations make it a result and err is dropped, unless the
-// run was interrupted; without violations err is returned.
+// failed returns what a run that could not go on has come to. Violations make it a result and err is dropped, unless
+// the run was interrupted; without violations err is returned.
 func (s *shared) failed(r *bench.RunResult, err error) (*bench.RunResult, error) {
 	if len(r.Violations) == 0 {
 		r.Violations = s.violations.report()

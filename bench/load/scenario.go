@@ -201,8 +201,8 @@ func halfProduce(c *bench.Config) {
 	boundBacklog(c, 1000)
 }
 
-// boundBacklog bounds the backlog of a closed loop, when nothing else was said. Without a bound the producers would leave
-// the workers far behind.
+// boundBacklog bounds the backlog of a closed loop, when nothing else was said. Without a bound the producers would
+// leave the workers far behind.
 func boundBacklog(c *bench.Config, jobs int) {
 	if c.Rate == 0 {
 		c.Backlog = cmp.Or(c.Backlog, jobs)

@@ -10,8 +10,8 @@ import (
 	"trellis/bench"
 )
 
-// A shared is what the workers of a run have in common. While they run, fields that are neither atomic nor locked do not
-// change, except for atStart and atEnd, which belong to worker 0.
+// A shared is what the workers of a run have in common. While they run, fields that are neither atomic nor locked do
+// not change, except for atStart and atEnd, which belong to worker 0.
 type shared struct {
 	cfg      *bench.Config
 	addr     *bench.Address
@@ -59,6 +59,6 @@ func (s *shared) sample(to *usage) {
 	*to = u
 }
 
-// tubePrefix returns how the names of a run's tubes begin. It differs between runs, also of other processes and on other
-// machines.
+// tubePrefix returns how the names of a run's tubes begin. It differs between runs, also of other
+// processes and on other machines.
 func tubePrefix() string { return fmt.Sprintf("bench-%d-%x", os.Getpid(), rand.Uint64()) }

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sysRead, sysWrite and the poller's wait enter the kernel without telling Go's scheduler. They do not block, or only for
-// a bounded time on a thread that belongs to one worker. The scheduler would hand the processor to another thread after
-// 20 microseconds, which costs more than the call and disturbs what is measured.
+// sysRead, sysWrite and the poller's wait enter the kernel without telling Go's scheduler. They do not block, or only
+// for a bounded time on a thread that belongs to one worker. The scheduler would hand the processor to another thread
+// after 20 microseconds, which costs more than the call and disturbs what is measured.
 
 func sysRead(fd int32, p []byte) (int, unix.Errno) {
 	n, _, e := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
@@ -85,7 +85,8 @@ func (p *poller) wait(ns int64) int {
 // event returns what the i-th event of the last wait says.
 func (p *poller) event(i int) (key uint32, readable, writable bool) {
 	ev := &p.buf[i]
-	return uint32(ev.Fd), ev.Events&(unix.EPOLLIN|unix.EPOLLHUP|unix.EPOLLERR) != 0, ev.Events&(unix.EPOLLOUT|unix.EPOLLHUP|unix.EPOLLERR) != 0
+	const ended = unix.EPOLLHUP | unix.EPOLLERR
+	return uint32(ev.Fd), ev.Events&(unix.EPOLLIN|ended) != 0, ev.Events&(unix.EPOLLOUT|ended) != 0
 }
 
 // tuneThread makes the calling thread ready to carry a worker: timeouts as fine as the kernel can.

@@ -23,8 +23,8 @@ type counters struct {
 	_        [64]byte
 }
 
-// times are the moments of a run on its clock, in nanoseconds. What begins or is due in [record, stop) is recorded, also
-// when it ends later.
+// times are the moments of a run on its clock, in nanoseconds. What begins or is due in [record, stop) is
+// recorded, also when it ends later.
 type times struct {
 	record int64
 	stop   int64 // far away when a count ends the run

@@ -64,8 +64,8 @@ func (s *shared) newWorkers() ([]*worker, error) {
 	return workers, nil
 }
 
-// onAll runs f for all workers at once, each on a thread of its own. An error of one aborts the others, and is returned in
-// preference to their errAborted.
+// onAll runs f for all workers at once, each on a thread of its own. An error of one aborts the others, and is
+// returned in preference to their errAborted.
 func onAll(workers []*worker, f func(*worker) error) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(workers))

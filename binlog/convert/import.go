@@ -168,7 +168,9 @@ func (g *theirReader) read(i int32, name string) (err error) {
 	case errors.As(err, &torn):
 		g.report.note("%s: the end is torn: %v", name, torn)
 		if g.torn == nil {
-			g.torn = &record.DamageError{File: name, Offset: torn.Offset, What: torn.What + ", and later files were written: deletes may be lost"}
+			g.torn = &record.DamageError{
+				File: name, Offset: torn.Offset, What: torn.What + ", and later files were written: deletes may be lost",
+			}
 		}
 		return nil
 	case errors.As(err, &bad) && g.skip:

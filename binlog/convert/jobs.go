@@ -116,7 +116,9 @@ func writeSetting(w *sealed.Writer, s *journal.Setting) error {
 // readSegments reads the sound records of segments. It returns how many bytes it has
 // skipped because they were not sound, and how many jobs are lost: they have an update
 // left, but no full record.
-func readSegments(fs vfs.FS, files []inspect.File, seed uint32, m *inspect.Meter) (js *jobs, skipped, lost int64, err error) {
+func readSegments(
+	fs vfs.FS, files []inspect.File, seed uint32, m *inspect.Meter,
+) (js *jobs, skipped, lost int64, err error) {
 	js = &jobs{fs: fs, byID: map[uint64]*job{}, settings: map[string]journal.Setting{}}
 	var (
 		deleted inspect.IDSet

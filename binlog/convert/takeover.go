@@ -119,7 +119,8 @@ func (t *Takeover) Import() (*Imported, error) {
 	if theirs.mixed {
 		return nil, ErrMixed
 	}
-	js, report, err := readTheirs(t.FS, t.Dir, theirs.numbers, t.SkipDamaged, inspect.NewMeter("import", theirs.bytes, t.Progress))
+	js, report, err := readTheirs(t.FS, t.Dir, theirs.numbers, t.SkipDamaged,
+		inspect.NewMeter("import", theirs.bytes, t.Progress))
 	if err != nil {
 		return nil, fmt.Errorf("import beanstalkd's log: %w", err)
 	}

@@ -106,7 +106,8 @@ func (d *dumper) record(b []byte) {
 		d.print("\n")
 	case record.Hold:
 		h := record.DecodeHold(b)
-		d.print("id=%d session=%d end=%s offset=%d touch=%v reserves=%d\n", h.ID, h.Session, stamp(h.End), h.Offset, h.Touch, h.Reserves)
+		d.print("id=%d session=%d end=%s offset=%d touch=%v reserves=%d\n",
+			h.ID, h.Session, stamp(h.End), h.Offset, h.Touch, h.Reserves)
 	case record.Close:
 		d.print("session=%d\n", record.Number(b))
 	case record.Numbers:
@@ -133,7 +134,8 @@ func (d *dumper) state(r *journal.Record) {
 	case journal.Buried:
 		d.print(" order=%d", r.BuryOrder)
 	}
-	d.print(" reserves=%d timeouts=%d releases=%d buries=%d kicks=%d attempts=%d", r.Reserves, r.Timeouts, r.Releases, r.Buries, r.Kicks, r.Attempts)
+	d.print(" reserves=%d timeouts=%d releases=%d buries=%d kicks=%d attempts=%d",
+		r.Reserves, r.Timeouts, r.Releases, r.Buries, r.Kicks, r.Attempts)
 	d.origin(r.Origin)
 }
 

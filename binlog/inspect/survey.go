@@ -186,7 +186,8 @@ func (s *Survey) walk(m *Meter) error {
 		}
 		if before != nil && f.Header.Seed != s.Seed {
 			// It is no damage, because a salvage could not tell which log is this directory's.
-			return fmt.Errorf("%s and %s belong to two logs: move away the files of the one that is not to be used", before.Name, f.Name)
+			return fmt.Errorf("%s and %s belong to two logs: move away the files of the one that is not to be used",
+				before.Name, f.Name)
 		}
 		before, s.Seed = f, f.Header.Seed
 	}
@@ -280,7 +281,8 @@ func (s *Survey) cutBefore(f *File, h *record.Header) *Cut {
 	case !last.Sealed:
 		return cutAt(last, last.Used, last.End(), "the segment has no end record, but there is a later segment")
 	case last.End() != h.Base:
-		return cutAt(f, 0, min(h.Base, last.End()), fmt.Sprintf("the segment starts at %d, but the one before ends at %d", h.Base, last.End()))
+		return cutAt(f, 0, min(h.Base, last.End()),
+			fmt.Sprintf("the segment starts at %d, but the one before ends at %d", h.Base, last.End()))
 	}
 	return nil
 }
@@ -351,7 +353,8 @@ func (s *Survey) conclude(first int) error {
 	if m := s.Files[first].Index; s.oldest < m {
 		return &record.DamageError{
 			File: filepath.Join(s.dir, record.FileName(m-1)),
-			What: fmt.Sprintf("the file is missing: the log starts with segment %d, but %d was not removed by compaction yet", m, max(s.oldest, 1)),
+			What: fmt.Sprintf("the file is missing: the log starts with segment %d, but %d was not removed by compaction yet",
+				m, max(s.oldest, 1)),
 		}
 	}
 	for i, f := range s.Files {

@@ -56,7 +56,9 @@ const (
 )
 
 func (s State) String() string {
-	names := [...]string{Ready: "ready", Stays: "stays", Buried: "buried", Delayed: "delayed", Deleted: "deleted", Held: "held"}
+	names := [...]string{
+		Ready: "ready", Stays: "stays", Buried: "buried", Delayed: "delayed", Deleted: "deleted", Held: "held",
+	}
 	if int(s) < len(names) && names[s] != "" {
 		return names[s]
 	}

@@ -18,7 +18,7 @@ type Setting struct {
 // DefaultPolicy.
 type Policy struct {
 	Attempts    uint32 // with which a job becomes a dead letter; 0: there are none
-	Dead        string // tube of dead letters and of expired jobs; "" if it is the tube itself, and expired jobs are deleted
+	Dead        string // tube of dead letters and of expired jobs; "": dead letters stay, expired jobs are deleted
 	Disconnects bool   // the end of a client's connection is an attempt, too
 	RetryMin    uint32 // seconds that a job waits after its first attempt; 0: it does not wait
 	RetryFactor uint32 // how much longer it waits after each further one, 1 to 10
@@ -55,8 +55,9 @@ func (p *Policy) Plain() bool {
 
 // Valid tells whether all values are in their ranges.
 func (p *Policy) Valid() bool {
-	return len(p.Dead) <= MaxTube && p.RetryFactor >= 1 && p.RetryFactor <= 10 && p.RetryMax >= 1 && p.RetryJitter <= 100 &&
-		p.Rate <= 1_000_000 && p.Per >= 1 && p.Per <= 86_400 && (p.Rate > 0 || p.Per == 1) && p.Burst <= 10_000
+	return len(p.Dead) <= MaxTube && p.RetryFactor >= 1 && p.RetryFactor <= 10 && p.RetryMax >= 1 &&
+		p.RetryJitter <= 100 && p.Rate <= 1_000_000 && p.Per >= 1 && p.Per <= 86_400 &&
+		(p.Rate > 0 || p.Per == 1) && p.Burst <= 10_000
 }
 
 // BurstInForce is how many reservations begin at once after a rest, of a policy with a rate: those

@@ -234,7 +234,9 @@ func DecodeHold(b []byte) journal.Hold {
 
 // DecodeNumbers reads sound numbers.
 func DecodeNumbers(b []byte) journal.Numbers {
-	return journal.Numbers{First: le.Uint32(b[8:]), Count: le.Uint32(b[12:]), Member: le.Uint64(b[16:]), Nonce: le.Uint64(b[24:])}
+	return journal.Numbers{
+		First: le.Uint32(b[8:]), Count: le.Uint32(b[12:]), Member: le.Uint64(b[16:]), Nonce: le.Uint64(b[24:]),
+	}
 }
 
 // Decode reads a sound start record.
@@ -353,10 +355,12 @@ func impossible(b []byte, index uint32) string {
 		const what = "an update record with impossible fields"
 		state := stateIn(b[52])
 		if !validState(state) && state != journal.Stays || !allZero(b[53:56]) || le.Uint64(b[8:]) == 0 ||
-			b[52]&(keysFlag|termsFlag) != 0 || int64(len(b)) != sizeOfUpdate(b[52]) || b[52]&originFlag != 0 && !originPossible(b[UpdateSize:]) {
+			b[52]&(keysFlag|termsFlag) != 0 || int64(len(b)) != sizeOfUpdate(b[52]) ||
+			b[52]&originFlag != 0 && !originPossible(b[UpdateSize:]) {
 			return what
 		}
-		if attempts := b[len(b)-updateAttempts:]; b[52]&attemptsFlag != 0 && (!allZero(attempts[4:]) || le.Uint32(attempts) == usualAttempts(b[32:])) {
+		attempts := b[len(b)-updateAttempts:]
+		if b[52]&attemptsFlag != 0 && (!allZero(attempts[4:]) || le.Uint32(attempts) == usualAttempts(b[32:])) {
 			return what
 		}
 	case Setting:

@@ -4,14 +4,12 @@
 //
 // # Use
 //
-// To write, take a slice of the record's exact length ([journal.Size],
-// [SizeOfUpdate], [SizeOfDelete], [SettingSize], [StartSize], [HoldSize], [NumbersSize] or [SmallSize]) and encode into it with the salt of
-// the segment. To read, go through [Scanner.File] of a segment, which finds the records
-// behind damage too. For bytes that are no file, [Scanner.Reset] a scanner and take records
-// from [Scanner.Records], or from [Scanner.Next], which stops at damage. A record that a
-// scanner has returned is sound:
-// its checksums are right and its fields are possible, so that the decoders
-// cannot fail on it.
+// To write, take a slice of the record's exact length ([journal.Size], [SizeOfUpdate], [SizeOfDelete],
+// [SettingSize], [StartSize], [HoldSize], [NumbersSize] or [SmallSize]) and encode into it with the salt of the
+// segment. To read, go through [Scanner.File] of a segment, which finds the records behind damage too. For bytes
+// that are no file, [Scanner.Reset] a scanner and take records from [Scanner.Records], or from [Scanner.Next], which
+// stops at damage. A record that a scanner has returned is sound: its checksums are right and its fields are
+// possible, so that the decoders cannot fail on it.
 //
 // # The format, version 1
 //

@@ -34,7 +34,10 @@ func (k Kind) String() string {
 	if k == 0 || k >= kinds {
 		return "unknown"
 	}
-	return [...]string{"", "full", "update", "delete", "mark", "drop", "start", "stop", "end", "setting", "hold", "close", "numbers", "unknown", "policy"}[k]
+	return [...]string{
+		"", "full", "update", "delete", "mark", "drop", "start", "stop", "end", "setting", "hold", "close", "numbers",
+		"unknown", "policy",
+	}[k]
 }
 
 // Lengths of records in bytes. That of a full record is Record.Size of package journal, that
@@ -101,9 +104,9 @@ func putHead(b []byte, k Kind) {
 
 func seal(b []byte, salt Salt) { le.PutUint32(b, sum(uint32(salt), b[4:])) }
 
-// Valid tells whether r can be a full record: its id is not zero, its state is
-// one of the log's, it waits for a group if it is held, its tube has 1 to journal.MaxTube bytes, its keys are valid, and its
-// body is not too long, and empty if it is a tombstone.
+// Valid tells whether r can be a full record: its id is not zero, its state is one of the log's, it waits for a
+// group if it is held, its tube has 1 to journal.MaxTube bytes, its keys are valid, and its body is not too long,
+// and empty if it is a tombstone.
 func Valid(r *journal.Record) bool {
 	return r.ID != 0 && (validState(r.State) || r.State == journal.Deleted && validTombstone(len(r.Body), &r.Keys)) &&
 		(r.State != journal.Held || validHeld(r.Keys.Terms)) &&

@@ -367,7 +367,8 @@ func (a *applier) follows(h *entry.Header) error {
 	case h.Term == a.state.BatchTerm && h.Sequence == a.state.Sequence+1 && h.Kind != entry.Begin:
 	case h.Term > a.state.BatchTerm && h.Sequence == 1 && h.Kind == entry.Begin:
 	default:
-		return diverged("a %v, number %d of term %d, behind number %d of term %d", h.Kind, h.Sequence, h.Term, a.state.Sequence, a.state.BatchTerm)
+		return diverged("a %v, number %d of term %d, behind number %d of term %d",
+			h.Kind, h.Sequence, h.Term, a.state.Sequence, a.state.BatchTerm)
 	}
 	return nil
 }

@@ -272,12 +272,11 @@
 //
 // # Upgrades
 //
-// Members are replaced by those of a newer program one by one: the followers, then, after
-// a transfer, the old leader. Entries stay as the oldest program reads them. When all
-// members have told a leader that they read a later version, it has an entry say so (package
-// entry, Raise), and from there on entries may have it: in version 2, reservations. From version 4 on, members that do not lead forward clients to the one that
-// does, whose trunks they all know. A member with an older program that
-// comes back ends when it meets that entry, or a snapshot behind it.
+// Members are replaced by those of a newer program one by one: the followers, then, after a transfer, the old leader.
+// Entries stay as the oldest program reads them. When all members have told a leader that they read a later version,
+// it has an entry say so (package entry, Raise), and from there on entries may have it: in version 2, reservations.
+// From version 4 on, members that do not lead forward clients to the one that does, whose trunks they all know. A
+// member with an older program that comes back ends when it meets that entry, or a snapshot behind it.
 //
 // # What ends a node
 //
@@ -287,21 +286,19 @@
 // that it cannot read or that contradicts what it has, a standby that refuses a record, its
 // removal, or the loss of entries that it has acknowledged. It does not try again: to go on would be to guess.
 //
-// A full disk is no failure. The writer first has the reserve removed, and puts are refused
-// from then on, so that the log has room for what is on its way, and for deletes and reservations
-// up to the next snapshot. When that is used up too, it waits for space, and a leader that waits for 2 s steps down. A snapshot frees
-// what the log has of jobs that were deleted, so one is tried every 30 s. Nor is it
-// a failure if a snapshot of the node's own cannot be taken: the log keeps what
-// is behind the one before. Who waits for it is told, and for 5 s no other is taken because
-// somebody wants one.
+// A full disk is no failure. The writer first has the reserve removed, and puts are refused from then on, so that
+// the log has room for what is on its way, and for deletes and reservations up to the next snapshot. When that is
+// used up too, it waits for space, and a leader that waits for 2 s steps down. A snapshot frees what the log has
+// of jobs that were deleted, so one is tried every 30 s. Nor is it a failure if a snapshot of the node's own
+// cannot be taken: the log keeps what is behind the one before. Who waits for it is told, and for 5 s no other is
+// taken because somebody wants one.
 //
 // # Limits
 //
-// Memory: 64 MiB of records that are not committed (then journal.ErrRoom, but deletes,
-// and what is recorded of sessions, are taken); the entry log's cache of 64 MiB; 16 MiB of entries on their way to each follower;
-// 64 MiB of messages that wait, and 1,024 messages whose answers wait for the disk; 16 MiB of
-// entries that are being applied; 1.25 MiB of records, or twice the largest, of a snapshot
-// that is taken. A follower takes no more entries while it has not applied 64 MiB of what it
-// has stored, and some of that is committed. A batch has 512 KiB, or one record. What a
-// cluster should do on paper is in cmd/doc/limits.md.
+// Memory: 64 MiB of records that are not committed (then journal.ErrRoom, but deletes, and what is recorded of
+// sessions, are taken); the entry log's cache of 64 MiB; 16 MiB of entries on their way to each follower; 64 MiB of
+// messages that wait, and 1,024 messages whose answers wait for the disk; 16 MiB of entries that are being applied;
+// 1.25 MiB of records, or twice the largest, of a snapshot that is taken. A follower takes no more entries while it
+// has not applied 64 MiB of what it has stored, and some of that is committed. A batch has 512 KiB, or one record.
+// What a cluster should do on paper is in cmd/doc/limits.md.
 package replica

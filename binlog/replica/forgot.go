@@ -29,6 +29,7 @@ func (c *consensus) forgot(m *raftpb.Message) bool {
 	if acknowledged <= c.lastIndex {
 		return false
 	}
-	c.node.fail(fmt.Errorf("%w (the log ends with entry %d, and %d was acknowledged)", ErrForgot, c.lastIndex, acknowledged))
+	c.node.fail(fmt.Errorf("%w (the log ends with entry %d, and %d was acknowledged)",
+		ErrForgot, c.lastIndex, acknowledged))
 	return true
 }

@@ -28,7 +28,8 @@ func (n *Node) watchRaft() {
 		case commitTimeoutTicks:
 			n.abandon()
 		case hangTicks:
-			n.fail(fmt.Errorf("%w: a read of old entries in %s has taken %v; look at the disk", ErrHung, n.opts.Dir, hangTicks*Tick))
+			n.fail(fmt.Errorf("%w: a read of old entries in %s has taken %v; look at the disk",
+				ErrHung, n.opts.Dir, hangTicks*Tick))
 		}
 	}
 }
@@ -141,14 +142,16 @@ func (c *consensus) checkStore() {
 		c.storeNumber, c.storeSeen = began, c.tick
 	}
 	if took := c.storing(); took > hangTicks+uint64(bytes/hangBytes) {
-		c.node.fail(fmt.Errorf("%w: a write of %d bytes to %s has taken %v; look at the disk", ErrHung, bytes, c.node.opts.Dir, time.Duration(took)*Tick))
+		c.node.fail(fmt.Errorf("%w: a write of %d bytes to %s has taken %v; look at the disk",
+			ErrHung, bytes, c.node.opts.Dir, time.Duration(took)*Tick))
 	}
 }
 
 // passTime lets the followers of an idle leader know what time it is.
 func (c *consensus) passTime() {
 	l := c.leadership
-	if l != nil && l.serving.Load() && c.tick-c.proposed >= stampTicks && !c.alone() && c.rn.BasicStatus().LeadTransferee == 0 {
+	if l != nil && l.serving.Load() && c.tick-c.proposed >= stampTicks && !c.alone() &&
+		c.rn.BasicStatus().LeadTransferee == 0 {
 		l.stamp()
 	}
 }

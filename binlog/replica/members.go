@@ -28,7 +28,8 @@ func isMember(cs *raftpb.ConfState, id uint64) bool {
 
 // isLeaving tells whether a member is none any more once its configuration is not joint.
 func isLeaving(cs *raftpb.ConfState, id uint64) bool {
-	return !slices.Contains(cs.GetVoters(), id) && !slices.Contains(cs.GetLearners(), id) && !slices.Contains(cs.GetLearnersNext(), id)
+	return !slices.Contains(cs.GetVoters(), id) && !slices.Contains(cs.GetLearners(), id) &&
+		!slices.Contains(cs.GetLearnersNext(), id)
 }
 
 func isVoter(cs *raftpb.ConfState, id uint64) bool { return slices.Contains(cs.GetVoters(), id) }
@@ -59,7 +60,8 @@ func (n *Node) Configurations() (lists [][]member.Member, err error) {
 		return nil, err
 	}
 	meta := n.store.current()
-	now := slices.DeleteFunc(slices.Clone(meta.Members), func(m member.Member) bool { return isLeaving(meta.ConfState, uint64(m.ID)) })
+	now := slices.DeleteFunc(slices.Clone(meta.Members),
+		func(m member.Member) bool { return isLeaving(meta.ConfState, uint64(m.ID)) })
 	lists = append(lists, now)
 	for _, index := range n.log.Recovery().Changes {
 		if index <= meta.Index {
@@ -143,7 +145,8 @@ func (n *Node) addLearner(ctx context.Context, m member.Member) error {
 	if isMember(n.applier.applied().ConfState, id) {
 		return nil
 	}
-	return n.change(ctx, raftpb.ConfChangeAddLearnerNode, id, context, func(cs *raftpb.ConfState) bool { return isMember(cs, id) })
+	return n.change(ctx, raftpb.ConfChangeAddLearnerNode, id, context,
+		func(cs *raftpb.ConfState) bool { return isMember(cs, id) })
 }
 
 // promote gives a member a vote, as soon as nobody else changes the members or the leader.
@@ -174,7 +177,8 @@ func (n *Node) Remove(ctx context.Context, id member.ID) error {
 		}
 		return fmt.Errorf("%w any more; ask the one that does", ErrNotLeader)
 	}
-	err := n.change(ctx, raftpb.ConfChangeRemoveNode, uint64(id), nil, func(cs *raftpb.ConfState) bool { return !isMember(cs, uint64(id)) })
+	err := n.change(ctx, raftpb.ConfChangeRemoveNode, uint64(id), nil,
+		func(cs *raftpb.ConfState) bool { return !isMember(cs, uint64(id)) })
 	if err != nil {
 		return fmt.Errorf("remove %v: %w", id, err)
 	}
@@ -183,7 +187,9 @@ func (n *Node) Remove(ctx context.Context, id member.ID) error {
 
 // change proposes a change of the members, and waits until it is applied. It does nothing if
 // ok holds already. With changing held.
-func (n *Node) change(ctx context.Context, kind raftpb.ConfChangeType, id uint64, context []byte, ok func(*raftpb.ConfState) bool) error {
+func (n *Node) change(
+	ctx context.Context, kind raftpb.ConfChangeType, id uint64, context []byte, ok func(*raftpb.ConfState) bool,
+) error {
 	cc := &raftpb.ConfChangeV2{
 		Transition: raftpb.ConfChangeTransitionJointImplicit.Enum(),
 		Changes:    []*raftpb.ConfChangeSingle{{Type: kind.Enum(), NodeId: &id}},
@@ -340,7 +346,9 @@ func (c *consensus) applyConfChange(index uint64, cc *raftpb.ConfChangeV2) *raft
 			continue
 		}
 		to, self, commit := id, uint64(c.node.opts.Self), min(pr.Match, before.GetCommit())
-		c.node.transport.Send(&raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), To: &to, From: &self, Term: before.Term, Commit: &commit})
+		c.node.transport.Send(&raftpb.Message{
+			Type: raftpb.MsgHeartbeat.Enum(), To: &to, From: &self, Term: before.Term, Commit: &commit,
+		})
 	}
 	return c.conf
 }

@@ -60,7 +60,10 @@ const (
 // and of the snapshots. Run or Close follows.
 func Open(opts Options) (*Node, error) {
 	opts.setDefaults()
-	n := &Node{opts: opts, clock: newClusterClock(opts.Clock), inbox: newInbox(), leader: news{next: make(chan struct{})}, stopped: make(chan struct{})}
+	n := &Node{
+		opts: opts, clock: newClusterClock(opts.Clock), inbox: newInbox(), leader: news{next: make(chan struct{})},
+		stopped: make(chan struct{}),
+	}
 	var err error
 	if n.store, err = openStore(opts.FS, filepath.Join(opts.Dir, snapshotsDir)); err != nil {
 		return nil, err
@@ -101,7 +104,8 @@ func (n *Node) openLog(meta *snapshot.Meta) error {
 		n.opts.Log.Info("the entry log was read", "entries", r.Entries, "bytes", r.Bytes, "took", r.Took)
 	}
 	if c := r.Cut; c != nil {
-		n.opts.Log.Warn("the end of the entry log was cut off: a crash has torn the last write, of which nobody was told", "file", c.File, "offset", c.Offset)
+		n.opts.Log.Warn("the end of the entry log was cut off: a crash has torn the last write, of which nobody was told",
+			"file", c.File, "offset", c.Offset)
 	}
 	return nil
 }
@@ -167,9 +171,11 @@ const hangGrace = 3 * time.Second
 func (n *Node) stuck() error {
 	select {
 	case <-n.applier.done:
-		return fmt.Errorf("%w: the node is to end, and what it writes to %s has not come back for %v; look at the disk", ErrHung, n.opts.Dir, n.opts.hangGrace)
+		return fmt.Errorf("%w: the node is to end, and what it writes to %s has not come back for %v; look at the disk",
+			ErrHung, n.opts.Dir, n.opts.hangGrace)
 	default:
-		return fmt.Errorf("%w: the node is to end, and its clients' connections have not ended in %v", ErrStuck, n.opts.hangGrace)
+		return fmt.Errorf("%w: the node is to end, and its clients' connections have not ended in %v",
+			ErrStuck, n.opts.hangGrace)
 	}
 }
 

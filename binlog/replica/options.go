@@ -154,7 +154,8 @@ var (
 
 	// ErrForgot tells that the node has lost what it had acknowledged. It is the end of Run, and
 	// the node must not vote any more.
-	ErrForgot = errors.New("this node has lost entries that it had acknowledged: its directory is an older copy, or its machine was rolled back; " +
+	ErrForgot = errors.New("this node has lost entries that it had acknowledged: " +
+		"its directory is an older copy, or its machine was rolled back; " +
 		"remove it from the cluster, empty its directory, and add it again")
 
 	// ErrHung tells that the disk does not answer. It is the end of Run.

@@ -31,8 +31,8 @@ type consensus struct {
 	arrivals      map[uint64]uint64 // bytes that had arrived at a member when it was last noted
 	backoff       backoff
 	reports       map[uint64]report          // the last one of each member
-	commitSent    map[uint64]uint64          // the commit index of the last MsgApp to a follower, in this leadership or the one just ended
-	notices       map[uint64]*raftpb.Message // MsgApps that tell followers of a commit and wait for the next tick; see postpone
+	commitSent    map[uint64]uint64          // commit index of a follower's last MsgApp, in this leadership or the one before
+	notices       map[uint64]*raftpb.Message // MsgApps with news of a commit, for the next tick; see postpone
 	raisedVersion uint32                     // the version that this leadership has allowed; 0 if none
 
 	floor           uint64            // what was committed at the start; the node does not campaign before it is applied
@@ -64,7 +64,11 @@ func newConsensus(n *Node, meta snapshot.Meta) (*consensus, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &consensus{node: n, lastIndex: last, lastHeard: map[uint64]uint64{}, reports: map[uint64]report{}, arrivals: map[uint64]uint64{}, commitSent: map[uint64]uint64{}, notices: map[uint64]*raftpb.Message{}, floor: hard.GetCommit(), pendingStandbys: 1, applyIndex: meta.Index, conf: meta.ConfState}
+	c := &consensus{
+		node: n, lastIndex: last, floor: hard.GetCommit(), applyIndex: meta.Index, conf: meta.ConfState,
+		lastHeard: map[uint64]uint64{}, reports: map[uint64]report{}, arrivals: map[uint64]uint64{},
+		commitSent: map[uint64]uint64{}, notices: map[uint64]*raftpb.Message{}, pendingStandbys: 1,
+	}
 	c.rn, err = raft.NewRawNode(&raft.Config{
 		ID:                        uint64(n.opts.Self),
 		ElectionTick:              electionTicks,
@@ -307,5 +311,6 @@ func (c *consensus) send(m *raftpb.Message) {
 }
 
 func diverged(format string, args ...any) error {
-	return fmt.Errorf("%w: %s; remove this node from the cluster, empty its directory, and add it again", ErrDiverged, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: %s; remove this node from the cluster, empty its directory, and add it again",
+		ErrDiverged, fmt.Sprintf(format, args...))
 }

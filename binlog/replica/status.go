@@ -117,8 +117,8 @@ func (n *news) wait() <-chan struct{} {
 	return n.next
 }
 
-// OtherLeader returns a channel that is closed when Status tells of another leader or term than before the call, or that
-// this node leads.
+// OtherLeader returns a channel that is closed when Status tells of another leader or term than before the
+// call, or that this node leads.
 func (n *Node) OtherLeader() <-chan struct{} { return n.leader.wait() }
 
 // alive tells whether a member was heard within an election's time.
@@ -149,7 +149,8 @@ func (n *Node) Status() Status {
 	}
 	for _, m := range at.Members {
 		o := MemberStatus{
-			Member: m, Voter: isVoter(at.ConfState, uint64(m.ID)), Alive: p.alive[uint64(m.ID)], Match: p.match[uint64(m.ID)], ToLoad: p.reports[uint64(m.ID)].toLoad,
+			Member: m, Voter: isVoter(at.ConfState, uint64(m.ID)), Alive: p.alive[uint64(m.ID)], Match: p.match[uint64(m.ID)],
+			ToLoad: p.reports[uint64(m.ID)].toLoad,
 		}
 		if len(p.match) > 0 {
 			o.Behind = n.log.SizeBehind(o.Match)

@@ -73,7 +73,8 @@ func (n *Node) handOverOnce(ctx context.Context, to member.ID) error {
 	return nil
 }
 
-// settleAndFlush returns when all that the held queue has executed is committed, and its replies are given to the system.
+// settleAndFlush returns when all that the held queue has executed is committed, and its
+// replies are given to the system.
 func (n *Node) settleAndFlush(ctx context.Context, l *Leadership) error {
 	if err := l.settle(ctx); err != nil {
 		return err

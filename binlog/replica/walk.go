@@ -95,7 +95,8 @@ func (a *applier) considerSnapshot() {
 	number := a.walks
 	a.mu.Unlock()
 	w := &walk{
-		applier: a, leadership: a.leadership, from: a.state.Index, last: a.state.Highest, logBytes: a.logBytes, number: number,
+		applier: a, leadership: a.leadership, from: a.state.Index, last: a.state.Highest, logBytes: a.logBytes,
+		number: number,
 		cancel: make(chan struct{}), end: make(chan extent, 1),
 	}
 	a.walk = w

@@ -288,7 +288,8 @@ func (c *conn) command(f []string) bool {
 				ready++
 			}
 		}
-		text := fmt.Sprintf("---\npid: %d\nversion: \"fake\"\nrusage-utime: 0.000000\nrusage-stime: 0.000000\ncurrent-jobs-ready: %d\n", os.Getpid(), ready)
+		text := fmt.Sprintf("---\npid: %d\nversion: \"fake\"\n"+
+			"rusage-utime: 0.000000\nrusage-stime: 0.000000\ncurrent-jobs-ready: %d\n", os.Getpid(), ready)
 		c.say("OK %d\r\n%s", len(text), text)
 	case "peek-ready", "peek-buried", "peek-delayed":
 		c.say("NOT_FOUND")

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RaiseFileLimit makes sure that this process, and processes that it starts from then on, may have n files open. It sets
-// the limit also when it suffices: Go has raised this process's own limit, and passes the lower one on to children until
-// the limit is set.
+// RaiseFileLimit makes sure that this process, and processes that it starts from then on, may have n files open. It
+// sets the limit also when it suffices: Go has raised this process's own limit, and passes the lower one on to
+// children until the limit is set.
 func RaiseFileLimit(n int) error {
 	var lim unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {

@@ -33,9 +33,9 @@ func CPU(pid int) (CPUTime, error) {
 	return u, nil
 }
 
-// Memory returns the resident memory of a process in bytes, 0 when it cannot be read. Where this process may, it has the
-// kernel walk the page tables: the counters that everybody may read lag behind by as much as a thousand connections
-// take.
+// Memory returns the resident memory of a process in bytes, 0 when it cannot be read. Where this process
+// may, it has the kernel walk the page tables: the counters that everybody may read lag behind by as much as
+// a thousand connections take.
 func Memory(pid int) int64 {
 	if p, err := procfs.NewProc(pid); err == nil {
 		if sum, err := p.ProcSMapsRollup(); err == nil && sum.Rss > 0 {
@@ -105,7 +105,8 @@ func ProcessorModel() string {
 // fileSystems are names of file systems by the numbers that statfs has for them.
 var fileSystems = map[int64]string{
 	unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "xfs", unix.BTRFS_SUPER_MAGIC: "btrfs", 0x2fc12fc1: "zfs",
-	unix.F2FS_SUPER_MAGIC: "f2fs", unix.OVERLAYFS_SUPER_MAGIC: "overlay", unix.NFS_SUPER_MAGIC: "nfs", unix.TMPFS_MAGIC: InMemory,
+	unix.F2FS_SUPER_MAGIC: "f2fs", unix.OVERLAYFS_SUPER_MAGIC: "overlay", unix.NFS_SUPER_MAGIC: "nfs",
+	unix.TMPFS_MAGIC: InMemory,
 }
 
 // FileSystem returns the type of the file system that a directory is on, such as "ext4" or InMemory.
@@ -147,8 +148,8 @@ func pin(tid int, cpus []int) error {
 	return nil
 }
 
-// EndWithThread has the system kill the process that is started with attr when the thread that starts it ends. Elsewhere than
-// on Linux it does nothing.
+// EndWithThread has the system kill the process that is started with attr when the thread that starts it ends.
+// Elsewhere than on Linux it does nothing.
 func EndWithThread(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
 // PinProcess binds all threads of this process, and those to come, to some processors, when any are named.

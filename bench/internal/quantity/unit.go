@@ -49,7 +49,8 @@ func Whole(v float64) string {
 	return s
 }
 
-// Duration writes nanoseconds with three digits, in microseconds, milliseconds or seconds, and from 1000 s in whole seconds.
+// Duration writes nanoseconds with three digits, in microseconds, milliseconds or seconds, and
+// from 1000 s in whole seconds.
 func Duration(ns int64) string {
 	v, unit := float64(ns)/1e3, "us"
 	for _, next := range []string{"ms", "s"} {

@@ -217,7 +217,8 @@ func (r *Reader) Next() ([]byte, error) {
 	case k != record.Full && k != record.Update && k != record.Delete && k != record.Hold:
 		return nil, malformed("offset %d: a %v record", at, k)
 	case record.Number(b) == 0 || record.Number(b) > r.header.LastID:
-		return nil, malformed("offset %d: a %v record of id %d, but the last id is %d", at, k, record.Number(b), r.header.LastID)
+		return nil, malformed("offset %d: a %v record of id %d, but the last id is %d",
+			at, k, record.Number(b), r.header.LastID)
 	}
 	return b, nil
 }

@@ -219,7 +219,8 @@ func possibleItem(b []byte) bool {
 	}
 	switch b[4] {
 	case itemEntry:
-		return zero(b[itemSize+le.Uint32(b[24:]):]) && raftpb.EntryType(b[5]) <= raftpb.EntryConfChangeV2 && le.Uint32(b[28:]) == 0
+		return zero(b[itemSize+le.Uint32(b[24:]):]) && raftpb.EntryType(b[5]) <= raftpb.EntryConfChangeV2 &&
+			le.Uint32(b[28:]) == 0
 	case itemHard:
 		return true
 	case itemTrim, itemReset:

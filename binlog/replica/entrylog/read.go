@@ -24,7 +24,9 @@ var errReadOnly = fmt.Errorf("%w: it was opened for reading", ErrFailed)
 func Read(dir string, opts Options, skip bool) (*Log, *DamageError, error) {
 	opts.FS = readOnly{cmp.Or[vfs.FS](opts.FS, vfs.OS{})}
 	opts.CacheSize = cmp.Or(opts.CacheSize, DefaultCacheSize)
-	l := &Log{fs: opts.FS, dir: dir, opts: opts, conf: raftpb.EnsureConfState(opts.Snapshot.GetConfState()), failed: errReadOnly}
+	l := &Log{
+		fs: opts.FS, dir: dir, opts: opts, conf: raftpb.EnsureConfState(opts.Snapshot.GetConfState()), failed: errReadOnly,
+	}
 	l.lock, l.keeper.halt = io.NopCloser(nil), make(chan struct{})
 	damage, err := l.readAll(skip)
 	if err != nil {

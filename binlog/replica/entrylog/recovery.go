@@ -40,7 +40,9 @@ func (l *Log) recover() error {
 	l.current, l.chain, l.marked = segs[len(segs)-1], r.chain, r.marked
 	l.state, l.table = r.state, r.table
 	l.end = l.current.end()
-	l.recovered = Recovery{Entries: int64(len(l.table.pos)), Bytes: int64(l.end - segs[0].pos), Changes: r.changes, Cut: r.cut}
+	l.recovered = Recovery{
+		Entries: int64(len(l.table.pos)), Bytes: int64(l.end - segs[0].pos), Changes: r.changes, Cut: r.cut,
+	}
 	return r.makeDurable()
 }
 
@@ -249,7 +251,8 @@ func (r *reader) frame(b []byte, pos uint64) (n int64, wrong string, torn bool) 
 		return 0, "a frame that belongs elsewhere", false
 	case f.chain != r.chain:
 		return 0, "a frame that does not continue the one before", false
-	case f.size < frameSize || f.size > maxFrame || f.size%8 != 0 || int64(f.size) > int64(len(b)) || le.Uint32(b[28:]) != 0:
+	case f.size < frameSize || f.size > maxFrame || f.size%8 != 0 || int64(f.size) > int64(len(b)) ||
+		le.Uint32(b[28:]) != 0:
 		return 0, "a frame's head with impossible fields", false
 	case !f.sound(b[frameSize:f.size], r.log.salt):
 		return 0, "a frame with a wrong checksum", true
@@ -373,7 +376,8 @@ func (l *Log) beginAtSnapshot() error {
 		}
 	case l.state.hard.commit < id.Index:
 		h := l.state.hard
-		if err := l.Append(Update{HardState: &raftpb.HardState{Term: &h.term, Vote: &h.vote, Commit: &id.Index}}); err != nil {
+		hard := &raftpb.HardState{Term: &h.term, Vote: &h.vote, Commit: &id.Index}
+		if err := l.Append(Update{HardState: hard}); err != nil {
 			return err
 		}
 	}

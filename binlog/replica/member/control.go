@@ -129,15 +129,18 @@ func (s *Store) checkProposal(p Identity) error {
 	case p.State != Proposed:
 		return fmt.Errorf("a proposal of a node that is %s", p.State)
 	case p.Member().Node() != s.self || p.Incarnation != own.Incarnation:
-		return fmt.Errorf("it is for %s in incarnation %s, and this is %s in incarnation %s", p.Member(), p.Incarnation, s.self, own.Incarnation)
+		return fmt.Errorf("it is for %s in incarnation %s, and this is %s in incarnation %s",
+			p.Member(), p.Incarnation, s.self, own.Incarnation)
 	case !slices.Equal(p.Cluster.Nodes(), s.nodes):
-		return fmt.Errorf("the cluster is to be %s, and --cluster of %s says %s", formatNodes(p.Cluster.Nodes()), s.self.Name, formatNodes(s.nodes))
+		return fmt.Errorf("the cluster is to be %s, and --cluster of %s says %s",
+			formatNodes(p.Cluster.Nodes()), s.self.Name, formatNodes(s.nodes))
 	case own.State == Empty:
 		return nil
 	case own.State != Proposed:
 		return fmt.Errorf("%s belongs to cluster %s", s.self.Name, own.Cluster.ID)
 	case p.founder().Node() != own.founder().Node() || p.founder().Incarnation != own.founder().Incarnation:
-		return fmt.Errorf("%s has the proposal of another %s, whose directory was emptied since; empty its directory too", s.self.Name, own.founder().Name)
+		return fmt.Errorf("%s has the proposal of another %s, whose directory was emptied since; empty its directory too",
+			s.self.Name, own.founder().Name)
 	case p.Round <= own.Round:
 		return fmt.Errorf("round %d is over, this is round %d", p.Round, own.Round)
 	}
@@ -151,7 +154,8 @@ func (s *Store) checkInvitation(p Identity) error {
 	case p.State != Invited:
 		return fmt.Errorf("an invitation of a node that is %s", p.State)
 	case p.Member().Node() != s.self || p.Incarnation != own.Incarnation:
-		return fmt.Errorf("it is for %s in incarnation %s, and this is %s in incarnation %s", p.Member(), p.Incarnation, s.self, own.Incarnation)
+		return fmt.Errorf("it is for %s in incarnation %s, and this is %s in incarnation %s",
+			p.Member(), p.Incarnation, s.self, own.Incarnation)
 	case own.State != Empty && (own.State != Invited || own.Cluster.ID != p.Cluster.ID):
 		return fmt.Errorf("%s is %s by cluster %s", s.self.Name, own.State, own.Cluster.ID)
 	}
@@ -163,7 +167,8 @@ func (s *Store) checkInvitation(p Identity) error {
 		}
 	}
 	if !agree(s.nodes, s.self, p.Cluster.Nodes()) {
-		return fmt.Errorf("the members would be %s, and --cluster of %s says %s", formatNodes(p.Cluster.Nodes()), s.self.Name, formatNodes(s.nodes))
+		return fmt.Errorf("the members would be %s, and --cluster of %s says %s",
+			formatNodes(p.Cluster.Nodes()), s.self.Name, formatNodes(s.nodes))
 	}
 	return nil
 }

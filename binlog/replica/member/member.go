@@ -187,7 +187,8 @@ func (c Cluster) check() error {
 // underscores and hyphens of ASCII, the first one not a hyphen.
 func CheckName(name string) error {
 	if name == "" || len(name) > MaxName || name[0] == '-' || strings.ContainsFunc(name, notInNames) {
-		return fmt.Errorf("%.80q is not a node's name: 1 to %d letters, digits and . _ -, not beginning with -", name, MaxName)
+		return fmt.Errorf("%.80q is not a node's name: 1 to %d letters, digits and . _ -, not beginning with -",
+			name, MaxName)
 	}
 	return nil
 }

@@ -25,7 +25,9 @@ const (
 // one, it calls prepare with the identity that the node is going to have. prepare makes
 // entry log and first snapshot, durably, in place of what an earlier call has left. So a
 // Joined node that has no entry log has lost it.
-func (s *Store) Settle(ctx context.Context, call Call, log *slog.Logger, prepare func(Identity) error) (Identity, error) {
+func (s *Store) Settle(
+	ctx context.Context, call Call, log *slog.Logger, prepare func(Identity) error,
+) (Identity, error) {
 	said := ""
 	for {
 		own, err := s.current()
@@ -156,11 +158,13 @@ func decide(self Node, nodes []Node, own Identity, replies []reply) step {
 	case own.State == Proposed:
 		return decideFounder(self, nodes, own, replies)
 	case nodes[0] != self:
-		return step{why: firstProblem(self, nodes, replies, nodes[0].String()+" is to found the cluster, and has not proposed it yet")}
+		return step{why: firstProblem(self, nodes, replies,
+			nodes[0].String()+" is to found the cluster, and has not proposed it yet")}
 	}
 	for i, h := range replies {
 		if nodes[i] != self && h.err == nil && h.Identity.State == Proposed {
-			return step{why: nodes[i].String() + " has the proposal of a " + self.Name + " whose directory was emptied since; empty its directory too"}
+			return step{why: nodes[i].String() + " has the proposal of a " + self.Name +
+				" whose directory was emptied since; empty its directory too"}
 		}
 	}
 	if why := firstProblem(self, nodes, replies, ""); why != "" {
@@ -198,12 +202,15 @@ func belongs(self Node, nodes []Node, own Identity, replies []reply) string {
 		case own.State == Proposed && c.ID == own.Cluster.ID:
 			// Nothing was proposed to a node that is of the cluster.
 		case own.State == Proposed:
-			return fmt.Sprintf("%s belongs to cluster %s, and this node is to found %s; empty this directory", nodes[i], c.ID, own.Cluster.ID)
+			return fmt.Sprintf("%s belongs to cluster %s, and this node is to found %s; empty this directory",
+				nodes[i], c.ID, own.Cluster.ID)
 		case j >= 0 && c.Members[j].Incarnation != own.Incarnation:
-			return fmt.Sprintf("%s belongs to cluster %s, of which %s was a member with another directory; this one is empty: remove %s and add it again (trellis cluster add %s)",
+			return fmt.Sprintf("%s belongs to cluster %s, of which %s was a member with another directory; "+
+				"this one is empty: remove %s and add it again (trellis cluster add %s)",
 				nodes[i], c.ID, self.Name, self.Name, self)
 		default:
-			return fmt.Sprintf("%s belongs to cluster %s: this node waits to be added (trellis cluster add %s)", nodes[i], c.ID, self)
+			return fmt.Sprintf("%s belongs to cluster %s: this node waits to be added (trellis cluster add %s)",
+				nodes[i], c.ID, self)
 		}
 	}
 	return ""
@@ -219,7 +226,8 @@ func decideMember(nodes []Node, own Identity, replies []reply) step {
 			return step{do: found}
 		}
 		if nodes[i] == own.founder().Node() && h.Identity.Incarnation != own.founder().Incarnation {
-			return step{why: nodes[i].String() + " has proposed a cluster, and its directory was emptied since; empty this directory too"}
+			return step{why: nodes[i].String() +
+				" has proposed a cluster, and its directory was emptied since; empty this directory too"}
 		}
 	}
 	return step{why: firstProblem(own.Member().Node(), nodes, replies, "not all nodes have the proposal yet")}
@@ -240,7 +248,8 @@ func decideFounder(self Node, nodes []Node, own Identity, replies []reply) step 
 		case h.Identity.State == Empty:
 			s.propose = append(s.propose, m)
 		case h.Identity.State != Proposed:
-			s.why = nodes[i].String() + " has joined the cluster that this node has only proposed: this directory is an old copy; empty it"
+			s.why = nodes[i].String() +
+				" has joined the cluster that this node has only proposed: this directory is an old copy; empty it"
 		case h.Identity.founder().Incarnation != own.Incarnation:
 			s.why = nodes[i].String() + " has the proposal of another founder; empty its directory"
 		case h.Identity.Cluster.ID != own.Cluster.ID:

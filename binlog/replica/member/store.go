@@ -93,7 +93,8 @@ func (s *Store) checkEmpty() error {
 		switch e.Name {
 		case "lock", MarkName, markTemp, "lost+found":
 		case "entries", "snapshots":
-			return fmt.Errorf("%s: %w: it has %s, and its mark is lost; remove the node from the cluster, empty the directory, and add it again",
+			return fmt.Errorf("%s: %w: it has %s, and its mark is lost; "+
+				"remove the node from the cluster, empty the directory, and add it again",
 				s.dir, ErrDamaged, e.Name)
 		default:
 			return fmt.Errorf("%s: %w: it has %s and no mark; a new member's directory is empty", s.dir, ErrForeign, e.Name)
@@ -108,10 +109,12 @@ func (s *Store) checkSelf(id Identity) error {
 	case me.Node() != s.self:
 		return fmt.Errorf("%s: %w: it is that of %s, and --node says %s", s.dir, ErrDisagrees, me.Node(), s.self)
 	case id.State == Removed:
-		return fmt.Errorf("%s: %w (%s), or has lost what it had acknowledged; to add it again, remove it if it is still a member, and empty the directory",
+		return fmt.Errorf("%s: %w (%s), or has lost what it had acknowledged; "+
+			"to add it again, remove it if it is still a member, and empty the directory",
 			s.dir, ErrRemoved, id.Cluster.ID)
 	case id.State == Proposed && !slices.Equal(s.nodes, id.Cluster.Nodes()):
-		return fmt.Errorf("%s: %w: it is to found %s, and --cluster says %s; to found another cluster, empty the directories of all",
+		return fmt.Errorf("%s: %w: it is to found %s, and --cluster says %s; "+
+			"to found another cluster, empty the directories of all",
 			s.dir, ErrDisagrees, formatNodes(id.Cluster.Nodes()), formatNodes(s.nodes))
 	}
 	return nil
@@ -133,7 +136,8 @@ func (s *Store) Agree(lists ...[]Member) error {
 	if ok {
 		return nil
 	}
-	return fmt.Errorf("%s: %w: the members are %s, as far as is known here, and --cluster says %s; name the members of now, or leave --cluster out",
+	return fmt.Errorf("%s: %w: the members are %s, as far as is known here, and --cluster says %s; "+
+		"name the members of now, or leave --cluster out",
 		s.dir, ErrDisagrees, formatNodes(last.Nodes()), formatNodes(s.nodes))
 }
 

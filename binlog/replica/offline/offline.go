@@ -125,7 +125,8 @@ func recoverInto(fsys vfs.FS, from string, w *snapshot.Writer, m *snapshot.Meta,
 	if err != nil {
 		return err
 	}
-	log, damage, err := entrylog.Read(filepath.Join(from, entriesDir), entrylog.Options{Snapshot: old.Raft(), FS: fsys}, skip)
+	opts := entrylog.Options{Snapshot: old.Raft(), FS: fsys}
+	log, damage, err := entrylog.Read(filepath.Join(from, entriesDir), opts, skip)
 	if err != nil {
 		return err
 	}
@@ -172,7 +173,9 @@ const (
 
 // build makes a directory whose first snapshot is what fill writes. fill sets Highest, the
 // greatest id on record, and Stamp.
-func build(fsys vfs.FS, node member.Node, dir string, fill func(*snapshot.Writer, *snapshot.Meta, *Made) error) (made Made, err error) {
+func build(
+	fsys vfs.FS, node member.Node, dir string, fill func(*snapshot.Writer, *snapshot.Meta, *Made) error,
+) (made Made, err error) {
 	id, err := member.Alone(node)
 	if err != nil {
 		return made, err

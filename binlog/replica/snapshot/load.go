@@ -98,7 +98,9 @@ func (r *reader) next() (err error) {
 		return err
 	}
 	if size != want.Size {
-		return &DamageError{File: name, Offset: min(size, want.Size), What: fmt.Sprintf("the file has %d bytes, not %d", size, want.Size)}
+		return &DamageError{
+			File: name, Offset: min(size, want.Size), What: fmt.Sprintf("the file has %d bytes, not %d", size, want.Size),
+		}
 	}
 	r.data = summed{file: file}
 	r.segments++
@@ -118,7 +120,8 @@ func (r *reader) segment(name string, want sealed.Segment) error {
 	if r.segments == 1 {
 		r.seed = h.Seed
 	}
-	if h.Index != uint32(r.segments) || h.Oldest != 1 || h.Seed != r.seed || h.Base != r.base || h.Synced != r.base || h.LastID != r.lastID || h.Sync != record.SyncAlways {
+	if h.Index != uint32(r.segments) || h.Oldest != 1 || h.Seed != r.seed || h.Base != r.base || h.Synced != r.base ||
+		h.LastID != r.lastID || h.Sync != record.SyncAlways {
 		return &DamageError{File: name, What: "the header is that of another segment"}
 	}
 	r.base += journal.Pos(want.Size)
@@ -203,7 +206,8 @@ func (r *reader) end() error {
 	if r.records != r.meta.Records || r.fulls != r.meta.Fulls {
 		return &DamageError{
 			File: filepath.Join(r.path, metaName),
-			What: fmt.Sprintf("it says %d records, %d of them full, but there are %d and %d", r.meta.Records, r.meta.Fulls, r.records, r.fulls),
+			What: fmt.Sprintf("it says %d records, %d of them full, but there are %d and %d",
+				r.meta.Records, r.meta.Fulls, r.records, r.fulls),
 		}
 	}
 	return nil

@@ -107,7 +107,9 @@ func current(fs vfs.FS, dir string) (Meta, string, error) {
 		return Meta{}, "", err
 	}
 	if m.sum != p.sum {
-		return Meta{}, "", &DamageError{File: filepath.Join(path, metaName), What: "it is not the description that the pointer names"}
+		return Meta{}, "", &DamageError{
+			File: filepath.Join(path, metaName), What: "it is not the description that the pointer names",
+		}
 	}
 	return m, path, nil
 }

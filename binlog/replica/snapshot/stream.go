@@ -93,7 +93,8 @@ func (s *summedWriter) Write(b []byte) (int, error) {
 func Receive(fs vfs.FS, dir string, index, term uint64, r io.Reader) (Meta, string, error) {
 	m, path, err := receive(fs, dir, index, term, &summedReader{r: r})
 	if err != nil {
-		return Meta{}, "", fmt.Errorf("receive the snapshot of entry %d of term %d into %s: %w", index, term, dir, spaceError(err))
+		return Meta{}, "", fmt.Errorf("receive the snapshot of entry %d of term %d into %s: %w",
+			index, term, dir, spaceError(err))
 	}
 	return m, path, nil
 }

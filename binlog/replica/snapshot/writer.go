@@ -197,11 +197,10 @@ func (w *Writer) extend(n int64, id uint64) ([]byte, record.Salt, error) {
 	return b, salt, nil
 }
 
-// Finish makes the snapshot durable under its name: its files, then its directory, then
-// the directory of all snapshots. The caller has set the fields of m but Records, Fulls
-// and Bytes; Version becomes what the records need, if that is more. It returns the whole description and the path, for SetCurrent. If there is a
-// snapshot of the same entry already, it returns that one's. After an error nothing is
-// left; a later snapshot may be tried.
+// Finish makes the snapshot durable under its name: its files, then its directory, then the directory of all
+// snapshots. The caller has set the fields of m but Records, Fulls and Bytes; Version becomes what the records need,
+// if that is more. It returns the whole description and the path, for SetCurrent. If there is a snapshot of the same
+// entry already, it returns that one's. After an error nothing is left; a later snapshot may be tried.
 func (w *Writer) Finish(m Meta) (Meta, string, error) {
 	if w.tmp == "" {
 		return Meta{}, "", ErrEnded

@@ -240,7 +240,8 @@ func (t *Transport) receive(c net.Conn, h hello) error {
 // read reads messages, and counts bytes as they come.
 func (t *Transport) read(c net.Conn, self, from member.ID, arrived *atomic.Uint64) error {
 	tm := &t.timing
-	r := newFrameReader(&echoConn{timedConn: timedConn{c, tm.dead, tm.dead}, period: tm.pulse, arrived: arrived}, bufSize, kindMessage, kindPulse)
+	r := newFrameReader(&echoConn{timedConn: timedConn{c, tm.dead, tm.dead}, period: tm.pulse, arrived: arrived}, bufSize,
+		kindMessage, kindPulse)
 	for {
 		k, payload, err := r.next()
 		if err != nil {

@@ -85,7 +85,8 @@ type Handler interface {
 }
 
 // ErrPlain tells that an address is not on loopback and that there is no TLS.
-var ErrPlain = errors.New("connections between members need TLS off loopback: --cluster-cert, --cluster-key and --cluster-ca")
+var ErrPlain = errors.New("connections between members need TLS off loopback: " +
+	"--cluster-cert, --cluster-key and --cluster-ca")
 
 // CheckPlain tells whether members may talk without TLS: all addresses are on loopback.
 func CheckPlain(addrs ...string) error {

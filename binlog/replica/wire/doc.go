@@ -115,10 +115,9 @@
 // hello says as of which entry its sender is one. All nodes have the same log. If SetPeers
 // has not named the sender, one of three is true:
 //
-//   - The sender's entry is later than this node's. This node may not have heard of it
-//     yet, and takes it for a newcomer, if its certificate is a member's: it connects to it,
-//     and messages and snapshots pass both ways. SetPeers ends that if it does not name the newcomer as of an entry that
-//     is not before the newcomer's.
+//   - The sender's entry is later than this node's. This node may not have heard of it yet, and takes it for a
+//     newcomer, if its certificate is a member's: it connects to it, and messages and snapshots pass both ways.
+//     SetPeers ends that if it does not name the newcomer as of an entry that is not before the newcomer's.
 //   - This node's entry is not before the sender's. The sender was a member as of its own
 //     entry, and is none as of this node's: it was removed. It is told so (status 2), and
 //     one such answer is proof, because a member that has named an entry and was removed never
@@ -135,7 +134,8 @@
 //
 // # Frames
 //
-// All that follows is frames, in both directions, as package frame describes them. The kinds, and the greatest length of their payload:
+// All that follows is frames, in both directions, as package frame describes them. The kinds, and the
+// greatest length of their payload:
 //
 //	1 message   40 MiB   a raft message: on a lane, and the first frame of a snapshot stream
 //	2 pulse     0        the sender lives

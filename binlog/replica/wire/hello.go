@@ -122,7 +122,8 @@ func readHello(r io.Reader, ours versions) (h hello, err error) {
 		return h, nil
 	}
 	h.purpose = purpose(b[10])
-	if h.purpose < purposeAppends || h.purpose > purposeTrunk || h.purpose == purposeTrunk && ours.agreed(h.speaks) < trunksSince {
+	if h.purpose < purposeAppends || h.purpose > purposeTrunk ||
+		h.purpose == purposeTrunk && ours.agreed(h.speaks) < trunksSince {
 		return h, fmt.Errorf("%w: %s", errHello, h.purpose)
 	}
 	copy(h.cluster[:], b[16:])

@@ -179,7 +179,8 @@ func (d *decoded) decodeEntries(rest []byte, n int) error {
 		}
 		if e.index != d.index+1+uint64(i) || e.term < term || e.term > d.term || e.kind > raftpb.EntryConfChangeV2 ||
 			rest[21] != 0 || rest[22] != 0 || rest[23] != 0 {
-			return malformed("entry %d of term %d and type %d, behind entry %d of term %d", e.index, e.term, e.kind, d.index+uint64(i), term)
+			return malformed("entry %d of term %d and type %d, behind entry %d of term %d",
+				e.index, e.term, e.kind, d.index+uint64(i), term)
 		}
 		term = e.term
 		e.e.Type, e.e.Index, e.e.Term = &e.kind, &e.index, &e.term

@@ -86,7 +86,8 @@ func (c *Credentials) checkMember(cert *x509.Certificate, hosts ...string) error
 	case len(hosts) == 1:
 		return fmt.Errorf("the certificate of %s is not for %s, the host in the member's address", nameOf(cert), hosts[0])
 	}
-	return fmt.Errorf("the certificate of %s is for no member's host that is known here; name it in --cluster or --cluster-allowed-name", nameOf(cert))
+	return fmt.Errorf("the certificate of %s is for no member's host that is known here; "+
+		"name it in --cluster or --cluster-allowed-name", nameOf(cert))
 }
 
 // checkAdmin says why a certificate is no administrator's, nil if it is one.
@@ -100,7 +101,8 @@ func (c *Credentials) checkAdmin(cert *x509.Certificate, hosts ...string) error 
 		return nil
 	}
 	name := nameOf(cert)
-	return fmt.Errorf("the certificate of %s is no administrator's: start the members with --cluster-admin-name %s, or use a certificate that is", name, name)
+	return fmt.Errorf("the certificate of %s is no administrator's: "+
+		"start the members with --cluster-admin-name %s, or use a certificate that is", name, name)
 }
 
 // Caller is who sends a control request.

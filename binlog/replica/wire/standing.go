@@ -75,7 +75,10 @@ func (t *Transport) watchAuthorities() {
 // expired since ends no connection.
 func (s *standing) verify(roots *x509.CertPool) error {
 	certs := s.conn.ConnectionState().PeerCertificates
-	o := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool(), CurrentTime: s.began, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
+	o := x509.VerifyOptions{
+		Roots: roots, Intermediates: x509.NewCertPool(), CurrentTime: s.began,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+	}
 	for _, c := range certs[1:] {
 		o.Intermediates.AddCert(c)
 	}

@@ -89,7 +89,9 @@ func (t *Transport) SendSnapshot(m *raftpb.Message, open func(w io.Writer) error
 }
 
 // stream is a transfer, from the dialling to the member's word that it has the snapshot.
-func (t *Transport) stream(ctx context.Context, h hello, to member.Member, m *raftpb.Message, write func(w io.Writer) error) error {
+func (t *Transport) stream(
+	ctx context.Context, h hello, to member.Member, m *raftpb.Message, write func(w io.Writer) error,
+) error {
 	tm := &t.timing
 	c, err := open(ctx, t.client(), tm.greet, to.Addr, h)
 	if err != nil {

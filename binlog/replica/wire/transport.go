@@ -167,7 +167,9 @@ func (t *Transport) connect(m member.Member) *peer {
 	ctx, cancel := context.WithCancelCause(t.ctx)
 	p.ctx, p.cancel = ctx, func() { cancel(errNoMember) }
 	for i := range p.lanes {
-		l := &lane{t: t, peer: p, purpose: purposeAppends + purpose(i), waker: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
+		l := &lane{
+			t: t, peer: p, purpose: purposeAppends + purpose(i), waker: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
+		}
 		p.lanes[i] = l
 		t.all.Go(l.run)
 	}
@@ -283,7 +285,8 @@ func line(err error) string {
 	}
 	if bad := (x509.CertificateInvalidError{}); errors.As(err, &bad) && bad.Reason == x509.Expired {
 		c := bad.Cert
-		text = strings.Replace(text, bad.Detail, fmt.Sprintf("it is from %s to %s", c.NotBefore.Format(time.RFC3339), c.NotAfter.Format(time.RFC3339)), 1)
+		text = strings.Replace(text, bad.Detail,
+			fmt.Sprintf("it is from %s to %s", c.NotBefore.Format(time.RFC3339), c.NotAfter.Format(time.RFC3339)), 1)
 	}
 	return strings.ReplaceAll(text, "\n", "; ")
 }

@@ -22,8 +22,9 @@ var ErrOff = errors.New("the machine is off")
 
 // Call is a call that a Hook may interfere with.
 type Call struct {
-	N    int    // counts from 1
-	Op   string // create, open, read, write, sync, allocate, truncate, remove, rename, mkdir, opendir, syncdir, list or lock
+	N int // counts from 1
+	// Op is create, open, read, write, sync, allocate, truncate, remove, rename, mkdir, opendir, syncdir, list or lock.
+	Op   string
 	Name string
 }
 
