@@ -127,7 +127,7 @@ func (c *conn) makeUp(now time.Duration) {
 	switch {
 	case c.intake < finished || c.phase >= draining:
 	case c.phase == forwarded:
-		c.forwarding().enqueue()
+		c.loop.gateway.AskTurn(c.forwarding())
 	default:
 		c.endInput(now)
 	}

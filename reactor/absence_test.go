@@ -107,7 +107,7 @@ func serveRecording(t testing.TB, loops int, h hooks) *recording {
 // gateway lays a trunk whose gateway resumes sessions to a loop of the server.
 func (r *recording) gateway(l *loop) *trunkScript {
 	s := r.script(l)
-	s.end.version = resumesSince
+	s.end.version = trunk.ResumesSince
 	return s
 }
 
@@ -116,7 +116,7 @@ func (s *trunkScript) ends() {
 	ended := make(chan struct{})
 	s.loop.call(func(l *loop) {
 		defer close(ended)
-		s.end.ended(l.server.now(), io.EOF)
+		s.end.disconnected(l.server.now(), io.EOF)
 	})
 	<-ended
 }
@@ -210,7 +210,7 @@ func TestThatAGatewayHasLeftIsToldWhenItsSessionsHaveEnded(t *testing.T) {
 	r := serveRecording(t, 2, hooks{})
 	left := make(chan bool, 2) // with whether all sessions had ended
 	p := r.acceptTest(func(c *TrunkConn) {
-		c.Version = resumesSince
+		c.Version = trunk.ResumesSince
 		c.Leaves = func() { left <- !r.testServer.engine.NumberPresent(testNumber) }
 	})
 	w := r.dial()
@@ -308,7 +308,7 @@ func TestWeightsAndModesAreTold(t *testing.T) {
 // A gateway that is told to retire has all replies. When the hold was for nothing, its sessions go on.
 func TestAGatewayIsToldToRetireBehindAllReplies(t *testing.T) {
 	t.Parallel()
-	for _, speaks := range [][2]uint16{{1, resumesSince}, {resumesSince, 1}, {resumesSince, resumesSince}} {
+	for _, speaks := range [][2]uint16{{1, trunk.ResumesSince}, {trunk.ResumesSince, 1}, {trunk.ResumesSince, trunk.ResumesSince}} {
 		version := min(speaks[0], speaks[1])
 		h, executed := counting()
 		h.trunks = speaks[0]
@@ -339,7 +339,7 @@ func TestAGatewayIsToldToRetireBehindAllReplies(t *testing.T) {
 		if err := r.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if version < resumesSince {
+		if version < trunk.ResumesSince {
 			puts = all
 			r.journal.atOnce.Store(true)
 			r.Hold(false)
@@ -358,10 +358,10 @@ func TestAGatewayIsToldToRetireBehindAllReplies(t *testing.T) {
 				last = "retire"
 			}
 		}
-		if inserted != puts || (last == "retire") != (version == resumesSince) {
+		if inserted != puts || (last == "retire") != (version == trunk.ResumesSince) {
 			t.Errorf("%d are inserted, the last is %q", inserted, last)
 		}
-		if version < resumesSince {
+		if version < trunk.ResumesSince {
 			continue
 		}
 		r.journal.atOnce.Store(true)

@@ -9,6 +9,7 @@ import (
 	"trellis/engine"
 	"trellis/reactor/internal/accept"
 	"trellis/reactor/internal/buffer"
+	"trellis/reactor/internal/relay"
 	"trellis/reactor/internal/trunk"
 )
 
@@ -16,8 +17,6 @@ const (
 	// channelListener is the number of the connections that are channels. Nobody listens for them.
 	channelListener = listenerID(accept.NoListener)
 
-	// maxInputWindow is how far a window is raised for a client that sends more than the leader executes at once.
-	maxInputWindow = 128 << 10
 	// maxReplyCredit is how many bytes of replies a client may take ahead, at most.
 	maxReplyCredit = trunk.MaxCredit
 )
@@ -105,12 +104,12 @@ func (h *channel) made(cmd *codec.Command, reply []byte, outcome engine.Outcome)
 	switch {
 	case cmd.Op == codec.OpUse && bytes.HasPrefix(reply, []byte("USING ")):
 	case cmd.Op == codec.OpWatch && bytes.HasPrefix(reply, []byte("WATCHING ")):
-		if flags = trunk.Watches; cmd.Weight > 1 && h.trunk.version >= resumesSince {
+		if flags = trunk.Watches; cmd.Weight > 1 && h.trunk.version >= trunk.ResumesSince {
 			number = cmd.Weight
 		}
 	case cmd.Op == codec.OpIgnore && bytes.HasPrefix(reply, []byte("WATCHING ")):
 		flags = trunk.Ignores
-	case cmd.Op == codec.OpReserveMode && h.trunk.version >= resumesSince && bytes.HasPrefix(reply, []byte("USING ")):
+	case cmd.Op == codec.OpReserveMode && h.trunk.version >= trunk.ResumesSince && bytes.HasPrefix(reply, []byte("USING ")):
 		flags, number, tube = trunk.Chooses, trunk.Choice(cmd.Mode, cmd.Info), nil
 	default:
 		return
@@ -228,7 +227,7 @@ func (h *channel) giveCredit() {
 	}
 	kept := int32(h.pendingInput())
 	if h.room == 0 && kept == 0 {
-		h.window += int32(h.loop.server.widen(int(h.window), maxInputWindow))
+		h.window += h.widen()
 	}
 	n := h.window - h.room - kept
 	if n < h.window/2 {
@@ -236,6 +235,15 @@ func (h *channel) giveCredit() {
 	}
 	h.room += n
 	h.say(trunk.Item{Kind: trunk.KindCredit, Number: uint32(n)})
+}
+
+// widen raises the window as far as there is room, and returns by how much.
+func (h *channel) widen() int32 {
+	more := min(h.window, relay.MaxInputWindow-h.window)
+	if !h.loop.server.takeMemory(int(more)) {
+		return 0
+	}
+	return more
 }
 
 // takeCredit takes the gateway's word that n bytes more of replies may be sent.
@@ -279,7 +287,7 @@ func (h *channel) hasAll() bool { return h.intake >= finished && !h.more }
 func (h *channel) close() {
 	h.forgetChanges()
 	s := h.loop.server
-	s.widened.Add(int64(trunk.FirstCredit - h.window))
+	s.gatewayMemory.Add(int64(trunk.FirstCredit - h.window))
 	if h.trunk.over || h.loop.stopping || s.aborting.Load() {
 		return
 	}
@@ -294,4 +302,16 @@ func (h *channel) close() {
 func (h *channel) say(it trunk.Item) {
 	it.Channel = h.number
 	h.trunk.say(it)
+}
+
+// Denied implements engine.Carrier.
+func (l *loop) Denied(s *engine.Session, d *engine.Deed) bool {
+	c := connOf(s)
+	if !c.listener.channel() {
+		return false
+	}
+	h := c.channel()
+	denied := trunk.Denied{Command: d.Op.String(), Tube: d.Tube, To: d.To, Result: d.Result, ID: d.ID}
+	h.trunk.say(trunk.Item{Kind: trunk.KindDenied, Channel: h.number, Data: denied.Append(nil)})
+	return true
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"trellis/binlog/journal"
+	"trellis/reactor/internal/relay"
 	"trellis/reactor/internal/trunk"
 )
 
@@ -95,8 +96,8 @@ func (g *testTrunks) awaitEnd() {
 	}
 }
 
-// send implements trunkOutput.
-func (t *testTrunk) send(it *trunk.Item) {
+// Send implements relay.Trunk.
+func (t *testTrunk) Send(it *trunk.Item) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := *it
@@ -106,12 +107,12 @@ func (t *testTrunk) send(it *trunk.Item) {
 	t.more.Broadcast()
 }
 
-// room implements trunkOutput.
-func (t *testTrunk) room() int {
+// Room implements relay.Trunk.
+func (t *testTrunk) Room() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.full = t.full || t.size >= fewOutput
-	return max(0, maxTrunkOutput-t.size)
+	t.full = t.full || t.size >= relay.FewOutput
+	return max(0, relay.MaxOutput-t.size)
 }
 
 // say has the leader's end take an item. t.mu is held.
@@ -160,7 +161,7 @@ func (t *testTrunk) run() {
 		it := t.queue[0]
 		t.queue = t.queue[1:]
 		t.size -= trunk.ItemHead + len(it.Data)
-		if t.full && t.size < fewOutput {
+		if t.full && t.size < relay.FewOutput {
 			t.full = false
 			t.loop.call(func(l *loop) { t.end.writable(l.server.now()) })
 		}

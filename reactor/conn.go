@@ -148,7 +148,7 @@ func (c *conn) take(now time.Duration, p []byte) {
 			return
 		}
 		if l.gateway != nil {
-			c.begin(now, p)
+			c.beginPassing(now, p)
 			return
 		}
 	}
@@ -278,7 +278,7 @@ func (c *conn) conclude(now time.Duration) {
 		return
 	}
 	if c.phase == forwarded {
-		c.forwarding().giveCredit()
+		c.loop.gateway.GiveCredit(c.forwarding())
 	}
 	if c.exhausted() {
 		c.enter(draining)
@@ -412,7 +412,7 @@ func (c *conn) supervise() error {
 func (c *conn) closeSession(now time.Duration) {
 	l := c.loop
 	if l.gateway != nil {
-		c.closeChannel()
+		c.closeForwarded()
 		return
 	}
 	if c.closure == open && !l.resumes() {
@@ -505,9 +505,7 @@ func (c *conn) end(now time.Duration) {
 	}
 	c.setStalled(false)
 	c.setUnflushed(false)
-	if f := c.forwarding(); f != nil {
-		f.forget()
-	}
+	c.forgetForwarded()
 	delete(l.granted, c)
 	delete(l.detached, c)
 	delete(l.proxied, c)

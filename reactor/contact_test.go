@@ -12,7 +12,7 @@ import (
 func serveInContact(t testing.TB) (ts *testServer, leader *fakeLeader, put func(time.Duration)) {
 	t.Helper()
 	var clock atomic.Int64
-	ts, leader = serveForwarded(t, "tcp", hooks{trunks: resumesSince, boot: func() time.Duration { return time.Duration(clock.Load()) }}, func(*Config) {})
+	ts, leader = serveForwarded(t, "tcp", hooks{trunks: trunk.ResumesSince, boot: func() time.Duration { return time.Duration(clock.Load()) }}, func(*Config) {})
 	return ts, leader, func(by time.Duration) {
 		clock.Add(int64(by))
 		for range 2 { // each begins a round
@@ -21,14 +21,22 @@ func serveInContact(t testing.TB) (ts *testServer, leader *fakeLeader, put func(
 	}
 }
 
+// sessionIDs are those of which a leader has heard.
+func (g *gateway) sessionIDs() (list []uint64) {
+	for _, f := range g.clients {
+		if id := g.Session(f, 0).ID; id != 0 {
+			list = append(list, id)
+		}
+	}
+	return list
+}
+
 // untilContact waits until the leader has answered a ping of that time.
 func (ts *testServer) untilContact(k *fakeTrunk, at time.Duration) {
 	ts.t.Helper()
 	ts.until("a ping is answered", func() bool {
 		k.poll()
-		var last time.Duration
-		ts.onLoops(func(l *loop) { last = l.gateway.contact.last })
-		return last == at
+		return ts.loops[0].counts.contact.Load() == int64(at)
 	})
 }
 
@@ -79,11 +87,7 @@ func TestAGatewayThatHasNoContactResetsItsClients(t *testing.T) {
 			}
 		}
 		var ids []uint64
-		ts.onLoops(func(l *loop) {
-			for id := range l.gateway.sessions {
-				ids = append(ids, id)
-			}
-		})
+		ts.onLoops(func(l *loop) { ids = l.gateway.sessionIDs() })
 		if len(ids) != 1 || ids[0] <= first {
 			t.Errorf("the sessions are %v, behind %d", ids, first)
 		}
@@ -93,7 +97,7 @@ func TestAGatewayThatHasNoContactResetsItsClients(t *testing.T) {
 // Who waits for this member to apply what was executed for him waits for a while.
 func TestClientsWaitForTheFenceForAWhile(t *testing.T) {
 	t.Parallel()
-	ts, put := serveStopped(t, "tcp", hooks{trunks: resumesSince, boot: func() time.Duration { return 0 }}, nil, func(c *Config) { c.Engine = nil })
+	ts, put := serveStopped(t, "tcp", hooks{trunks: trunk.ResumesSince, boot: func() time.Duration { return 0 }}, nil, func(c *Config) { c.Engine = nil })
 	leader := forwardTo(ts)
 	k := leader.welcomeAs(second(1, 0))
 	_, _ = k.expectResumed()
@@ -122,32 +126,6 @@ func TestClientsWaitForTheFenceForAWhile(t *testing.T) {
 	put(time.Hour)
 	k.send(replies(channels[session(2)], 7, 0, "USING b\r\n"))
 	idle.expect("USING b\r\n")
-}
-
-func TestContactIsWhenTheLastPingWasSentThatWasAnswered(t *testing.T) {
-	t.Parallel()
-	var k contact
-	k.begin(0)
-	for i := range uint32(maxPinged) {
-		if n, ok := k.ping(time.Duration(i + 1)); n != i+1 || !ok {
-			t.Fatalf("ping %d has the number %d, %v", i+1, n, ok)
-		}
-	}
-	if _, ok := k.ping(99); ok {
-		t.Error("there are more pings than may be")
-	}
-	for _, x := range []struct {
-		number uint32
-		last   time.Duration
-		err    error
-	}{{0, 0, nil}, {3, 3, nil}, {2, 3, errPong}, {3, 3, nil}, {maxPinged + 1, 3, errPong}, {maxPinged, maxPinged, nil}} {
-		if err := k.pong(x.number); err != x.err || k.last != x.last {
-			t.Errorf("behind %d, contact was at %d, %v", x.number, k.last, err)
-		}
-	}
-	if n, ok := k.ping(100); n != maxPinged+1 || !ok || k.pong(n) != nil || k.last != 100 {
-		t.Errorf("ping %d: contact was at %d", n, k.last)
-	}
 }
 
 // A server that has led was in contact when it was held, however late it begins to forward its clients.
@@ -181,7 +159,7 @@ func TestWhoGivesUpHasHadNoLeaderSinceTheLastContact(t *testing.T) {
 	t.Parallel()
 	var clock atomic.Int64
 	boot := func() time.Duration { return time.Duration(clock.Load()) }
-	ts, put := serveStopped(t, "tcp", hooks{trunks: resumesSince, boot: boot}, nil, func(c *Config) { c.Engine = nil })
+	ts, put := serveStopped(t, "tcp", hooks{trunks: trunk.ResumesSince, boot: boot}, nil, func(c *Config) { c.Engine = nil })
 	leader := forwardTo(ts)
 	k := leader.welcomeAs(second(1, 0))
 	_, _ = k.expectResumed()
@@ -203,7 +181,7 @@ func TestWhoGivesUpHasHadNoLeaderSinceTheLastContact(t *testing.T) {
 func TestARoundBeginsWithALookAtTheContact(t *testing.T) {
 	t.Parallel()
 	var clock atomic.Int64
-	ts, leader := serveForwarded(t, "tcp", hooks{trunks: resumesSince, boot: func() time.Duration { return time.Duration(clock.Load()) }}, func(*Config) {})
+	ts, leader := serveForwarded(t, "tcp", hooks{trunks: trunk.ResumesSince, boot: func() time.Duration { return time.Duration(clock.Load()) }}, func(*Config) {})
 	k := leader.welcomeAs(second(1, 0))
 	_, _ = k.expectResumed()
 	ts.dial()
@@ -212,7 +190,7 @@ func TestARoundBeginsWithALookAtTheContact(t *testing.T) {
 	ts.onLoops(func(*loop) {})
 	clock.Add(int64(LeaderPatience))
 	ts.onLoops(func(l *loop) {
-		if n := len(l.gateway.sessions); n > 0 {
+		if n := len(l.gateway.sessionIDs()); n > 0 {
 			t.Errorf("the round has begun with %d sessions", n)
 		}
 	})

@@ -139,8 +139,9 @@ func (c *conn) endsAt(now time.Duration) time.Duration {
 		return d.active + authTimeout
 	case c.phase == lingering:
 		return d.active + s.hooks.linger
-	case c.awaitsTrunk():
-		return c.forwarding().since + LeaderPatience
+	case c.awaitsLeader():
+		until, _ := c.forwarding().AwaitsLeader()
+		return until
 	case d.ending && c.waits() && !c.sendable():
 		timeout := s.hooks.drain
 		return min(now+timeout, d.active+serverTimeouts*timeout)
@@ -196,7 +197,7 @@ func (c *conn) checkDeadline(now time.Duration) {
 	case c.phase == authenticating:
 		c.countRefusal(RefusedSilent)
 	case c.phase == lingering: // it need not have known better
-	case c.awaitsTrunk():
+	case c.awaitsLeader():
 		l.counts.unserved.Add(1)
 		c.resetOnClose()
 		c.fail()

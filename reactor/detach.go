@@ -173,8 +173,8 @@ func (l *loop) attach(e *engine.Engine, offset engine.Time, j Committer) {
 		c.attach(l.detached[c], by, now)
 	}
 	l.detached = nil
-	for _, f := range forwards {
-		f.goOnServed(now)
+	for i := range forwards {
+		forwards[i].goOn(now)
 	}
 	if l.number != 0 {
 		e.CloseAbsent(l.number) // their clients have left meanwhile

@@ -9,6 +9,7 @@ import (
 
 	"trellis/engine"
 	"trellis/reactor/internal/buffer"
+	"trellis/reactor/internal/trunk"
 )
 
 const (
@@ -74,11 +75,7 @@ func (c *conn) halfClosed(now time.Duration) {
 	}
 	c.intake = finished
 	if c.phase == forwarded {
-		if f := c.forwarding(); f.channel == 0 && f.owedNothing() {
-			c.enter(draining) // whether there is a leader or not
-		} else {
-			f.enqueue()
-		}
+		c.loop.gateway.HalfClose(c.forwarding())
 		return
 	}
 	if c.loop.held {
@@ -197,7 +194,7 @@ func (c *conn) abandon(now time.Duration) {
 	c.sendUncommitted(now)
 	if c.listener.channel() {
 		h := c.channel()
-		h.parts = h.trunk.version >= resumesSince
+		h.parts = h.trunk.version >= trunk.ResumesSince
 	}
 	c.end(now)
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"trellis/reactor/internal/relay"
 	"trellis/reactor/internal/trunk"
 )
 
@@ -102,10 +103,10 @@ func TestASmallReplyIsNotBehindManyLargeOnes(t *testing.T) {
 		}
 		large += len(it.Data)
 	}
-	if most := 2 * fewOutput; large > most {
+	if most := 2 * relay.FewOutput; large > most {
 		t.Errorf("%d bytes were before it, and at most %d should be", large, most)
 	}
-	s.loop.call(func(l *loop) { s.end.ended(0, io.EOF) })
+	s.loop.call(func(l *loop) { s.end.disconnected(0, io.EOF) })
 	ts.until("the others are gone", func() bool { return ts.sum().Connections == 1 })
 }
 

@@ -64,7 +64,7 @@ func (l *loop) keepTrunk(ctx context.Context, dial func() (TrunkConn, error)) {
 				if ctx.Err() != nil {
 					return nil // the loop forwards no more, or the server ends
 				}
-				return l.gateway.on(t, c.Number, ended)
+				return l.gateway.connect(t, c.Number, ended)
 			})
 		}
 		wait := pause

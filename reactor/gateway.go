@@ -1,335 +1,251 @@
 package reactor
 
 import (
-	"errors"
-	"fmt"
-	"slices"
-	"sync/atomic"
+	"cmp"
 	"time"
 
-	"trellis/binlog/journal"
-	"trellis/reactor/internal/accept"
+	"trellis/codec"
+	"trellis/engine"
+	"trellis/reactor/internal/relay"
 	"trellis/reactor/internal/trunk"
 )
 
-// gateway is what a loop of a server without an engine has beside others: the clients that it forwards,
-// and its end of the trunk to the leader. It belongs to the loop's goroutine.
+// LeaderPatience is how long a gateway forwards without contact with the leader before it resets its clients, and how
+// long a client waits for a leader.
+const LeaderPatience = relay.LeaderPatience
+
+// gateway is what a loop of a server without an engine has beside others: its end of the trunk to the leader, and the
+// connections that it forwards. It belongs to the loop's goroutine.
 type gateway struct {
-	loop     *loop
-	forwards map[*conn]*forward
-	known    knownGrants
-
-	sessions map[uint64]*forward // those of which a leader has heard, by their ids
-
-	trunk    *trunkLine      // nil while there is none
-	welcomed bool            // the leader has said what it is, and takes clients
-	version  uint16          // of what is said on the trunk, or was on the last
-	before   *terms          // of that leader; nil before the first
-	number   uint32          // of the loop, with which the ids of sessions begin
-	opened   uint64          // sessions that there were, whatever the number was
-	channels []*forward      // by number, nil for one that is free; the first is nobody's
-	free     []uint32        // numbers of channels
-	line     queue[*forward] // those who have something to say that has to wait for the trunk
-	lost     []loss          // those who cannot go on
-	unnamed  int             // how many are first in line that the leader is to hear of before it has heard of all
-	named    bool            // it has heard of all
-	fence    uint64          // the index of the log up to which all is that was executed for sessions on earlier trunks
-	fenced   time.Duration   // when the leader said so
-	barred   queue[*forward] // those who wait until this member has applied that
-	contact  contact
-	parted   time.Duration // when the last trunk ended, or forwarding began
-	givesUp  bool          // the trunk ends because clients are given up
-	names    tubeNames
-	states   []clientState // that await the replies of their clients
-	unkept   []*keptInput  // unused
-	data     []byte        // room for that of an item
-	told     chan<- bool   // of the end of the trunk, with welcomed
+	*relay.Gateway
+	loop    *loop
+	clients map[*conn]*relay.Client
+	line    *trunkLine  // nil while there is none
+	ended   chan<- bool // told of the end of the trunk, with whether its leader took clients
 }
 
-// loss is a client that cannot go on, and where that is counted if it has not left by itself.
-type loss struct {
-	conn  *conn
-	count *atomic.Uint64
+func newGateway(l *loop, now time.Duration) *gateway {
+	g := &gateway{loop: l, clients: make(map[*conn]*relay.Client)}
+	g.Gateway = relay.NewGateway(g, cmp.Or(l.server.hooks.trunks, trunk.Version), now)
+	return g
 }
 
-// smallInput is more than most clients send ahead.
-const smallInput = 8 << 10
-
-func newGateway(l *loop) *gateway {
-	return &gateway{loop: l, forwards: make(map[*conn]*forward), sessions: make(map[uint64]*forward), channels: make([]*forward, 1), contact: contact{next: never}}
-}
-
-// on has the loop forward over a trunk, when its leader is ready. ended is told of its end, with
-// whether it was.
-func (g *gateway) on(t *trunkLine, number uint32, ended chan<- bool) *gateway {
-	g.trunk, g.number, g.told = t, number, ended
+// connect forwards over a trunk, when its leader is ready. Its end is sent to ended.
+func (g *gateway) connect(t *trunkLine, number uint32, ended chan<- bool) *gateway {
+	g.line, g.ended = t, ended
+	g.Connect(t, number)
 	g.loop.effects.number.Store(number)
 	return g
 }
 
-// takes tells whether an item with so many bytes of data can be sent now. What is small does not wait for those
-// who send much.
-func (g *gateway) takes(n int) bool {
-	if n > smallInput {
-		n = maxTrunkOutput - fewOutput
-	}
-	return g.welcomed && g.trunk.room() >= n
-}
-
-// hasTurn tells whether who is first in line may say something.
-func (g *gateway) hasTurn() bool {
-	return !g.line.empty() && g.takes(trunk.MaxData)
-}
-
-// next takes the client out of the line whose turn it is, nil if there is none.
-func (g *gateway) next() *forward {
-	for g.hasTurn() {
-		f := g.line.pop()
-		f.queued = false
-		g.unnamed = max(0, g.unnamed-1)
-		if f.hasMore() {
-			return f
-		}
-	}
-	return nil
-}
-
-// open has the leader hear of a new client.
-func (g *gateway) open(f *forward) {
-	grant, ok := g.assign(f)
-	if !ok {
-		return
-	}
-	if len(g.sessions) == 0 {
-		g.inContact(g.loop.server.bootTime()) // nobody has anything to lose yet
-	}
-	c := f.conn
-	g.opened++
-	f.session = uint64(g.number)<<(64-journal.NumberBits) | g.opened
-	g.sessions[f.session] = f
-	o := openOf(c.endpoint(), f.session)
-	g.data = o.Append(g.data[:0])
-	f.say(trunk.KindOpen, int(grant), g.data)
-	if d := c.deadline; d != nil && !d.ending && !c.retired() {
-		g.loop.deadlines.remove(d)
-		c.deadline = nil
-	}
-}
-
-// assign gives a client a channel, and returns the number of its grant. It reports false if there is none.
-func (g *gateway) assign(f *forward) (grant uint32, ok bool) {
-	grant, ok = g.numberOf(f.grant)
-	switch n := len(g.free); {
-	case !ok: // it is larger than a leader takes
-	case n > 0:
-		f.channel = g.free[n-1]
-		g.free = g.free[:n-1]
-		g.channels[f.channel] = f
-	case len(g.channels) <= trunk.MaxChannel:
-		f.channel = uint32(len(g.channels))
-		g.channels = append(g.channels, f)
-	default: // there are more clients than can be
-		ok = false
-	}
-	if !ok {
-		g.end(f, &g.loop.counts.trunkLost)
-	}
-	return grant, ok
-}
-
-// openOf is how a client at an endpoint is described to the leader.
-func openOf(e accept.Endpoint, session uint64) trunk.Open {
-	o := trunk.OpenOf(session, e.Addr)
-	switch {
-	case e.Own:
-		o.Network = trunk.NetworkOwn
-	case e.Unix:
-		o.Network = trunk.NetworkUnix
-	}
-	return o
-}
-
-var errRetired = errors.New("the leader executes no more commands")
-
 // take implements trunkEnd.
 func (g *gateway) take(now time.Duration, it *trunk.Item) error {
-	switch it.Kind {
-	case trunk.KindWelcome:
-		return g.begin(it)
-	case trunk.KindPong:
-		err := g.contact.pong(it.Number)
-		g.inContact(g.contact.last)
-		return err
-	case trunk.KindRetire:
-		return errRetired
+	w, err := g.Item(now, it)
+	if w.Do != relay.Nothing {
+		g.fulfil(now, &w)
 	}
-	if it.Channel >= uint32(len(g.channels)) || g.channels[it.Channel] == nil {
-		return fmt.Errorf("%v for channel %d, which is not open", it.Kind, it.Channel)
-	}
-	f := g.channels[it.Channel]
-	switch it.Kind {
-	case trunk.KindReplies:
-		return f.deliver(now, it)
-	case trunk.KindCredit:
-		if !f.closed {
-			return f.takeCredit(it.Number)
-		}
-	case trunk.KindState:
-		return g.takeState(f, it)
-	case trunk.KindDenied:
-		return g.denied(f, it)
-	case trunk.KindEnd:
-		g.loop.engine.Spend(connCost)
-		g.channels[it.Channel] = nil
-		g.free = append(g.free, it.Channel)
-		f.channelEnded(now, it)
-	}
-	return nil
+	return err
 }
 
 // writable implements trunkEnd. Who is next in line goes on in this round.
 func (g *gateway) writable(time.Duration) {}
 
-// ended implements trunkEnd. Clients wait for another trunk, if they can go on there.
-func (g *gateway) ended(now time.Duration, err error) {
+// disconnected implements trunkEnd.
+func (g *gateway) disconnected(now time.Duration, err error) {
 	l := g.loop
 	if n, ok := l.server.trunkEnds.Allow(); ok && !l.stopping {
 		l.server.log.Info("clients are not forwarded for now", "reason", err, "unreported", n)
 	}
-	if g.welcomed {
-		l.forwards(false, g.lastContact(now))
-		g.parted = now
-	}
-	g.told <- g.welcomed
-	g.trunk, g.welcomed = nil, false
-	g.channels, g.free, g.line, g.barred = make([]*forward, 1), nil, queue[*forward]{}, queue[*forward]{}
-	g.known = knownGrants{}
-	g.dropStates()
-	l.effects.fence.Store(noFence)
-	g.part(now)
+	ready := g.IsReady()
+	g.line = nil
+	g.Disconnected(now, err)
+	g.ended <- ready
 	l.gnet.Wake()
-}
-
-// part has clients wait for another trunk. Those that are owed an answer that nobody can give them there are reset. Those
-// whose session is over, or has nothing more to do, get what has come for them.
-func (g *gateway) part(now time.Duration) {
-	for c, f := range g.forwards {
-		f.channel, f.queued = 0, false
-		switch {
-		case c.phase == forwarded && f.session == 0: // waits already
-		case c.phase == forwarded:
-			g.partWith(f, now)
-		case c.closure == closing:
-			c.closure = closed
-			g.lose(c, &c.loop.counts.trunkLost)
-		}
-	}
-}
-
-func (g *gateway) partWith(f *forward, now time.Duration) {
-	c := f.conn
-	all := f.owedNothing()
-	old := g.version < resumesSince
-	goesOn := f.pause()
-	count := &c.loop.counts.trunkLost
-	switch {
-	case g.givesUp:
-		count = &c.loop.counts.noContact
-	case !goesOn:
-		count = &c.loop.counts.unrepeated
-	}
-	switch {
-	case all && (c.intake >= finished || c.loop.draining), all && old && f.answered > 0:
-		c.enter(draining)
-		g.lose(c, count)
-	case !goesOn || c.loop.draining || old && !f.untouched():
-		g.end(f, count)
-	case old:
-		g.anew(f, now)
-	}
 }
 
 // turn does what is to be done beside reading, a bit of each kind.
 func (g *gateway) turn(now time.Duration) (did bool) {
-	if f := g.next(); f != nil {
-		f.goOn(now)
+	if w := g.Next(now); w.Do != relay.Nothing {
+		g.fulfil(now, &w)
 		did = true
 	}
-	g.nameAll()
-	if g.canGoOn() {
-		g.pastFence()
+	if g.hasApplied() {
+		g.takeApplied()
 		did = true
 	}
-	if g.contact.next <= now {
-		g.tick(now)
+	if g.Turn(now) {
 		did = true
 	}
-	if g.endLost(now) {
+	if w := g.NextLoss(); w.Do != relay.Nothing {
+		g.fulfil(now, &w)
 		did = true
 	}
 	return did
 }
 
-// hasWork tells whether turn would do something.
+// hasWork reports whether turn would do something.
 func (g *gateway) hasWork(now time.Duration) bool {
-	return g != nil && (g.hasTurn() || len(g.lost) > 0 || g.canGoOn() || g.contact.next <= now)
+	return g != nil && (g.HasWork(now) || g.hasApplied())
 }
 
-// lose has a connection be ended that cannot go on.
-func (g *gateway) lose(c *conn, count *atomic.Uint64) { g.lost = append(g.lost, loss{c, count}) }
-
-// end ends a client that cannot go on.
-func (g *gateway) end(f *forward, count *atomic.Uint64) {
-	f.conn.fail()
-	g.lose(f.conn, count)
+// nextTurn is when turn is to be called, by the loop's clock.
+func (g *gateway) nextTurn() time.Duration {
+	if g == nil {
+		return never
+	}
+	return g.NextTurn()
 }
 
-// endLost goes on with one of the connections that cannot, if there is one.
-func (g *gateway) endLost(now time.Duration) bool {
-	n := len(g.lost)
-	if n == 0 {
-		return false
+// look is called at the beginning of each round, before anything is said to clients: it ends them all if there was no
+// contact with the leader for too long.
+func (g *gateway) look() {
+	if g == nil {
+		return
 	}
-	x := g.lost[n-1]
-	g.lost = slices.Delete(g.lost, n-1, n)
-	x.conn.trunkLost(now, x.count)
-	return true
+	if err := g.Check(); err != nil {
+		defer g.loop.recovered()
+		g.giveUp(g.loop.server.now(), err)
+	}
 }
 
-// trunkLost goes on with a connection whose trunk has ended.
-func (c *conn) trunkLost(now time.Duration, count *atomic.Uint64) {
-	defer c.loop.recovered()
-	c.loop.engine.Spend(connCost)
-	if c.closure == open {
-		count.Add(1)
+// giveUp resets the clients that may have something to lose, and forgets all sessions.
+func (g *gateway) giveUp(now time.Duration, why error) {
+	if g.line != nil {
+		g.line.fail(now, why)
+		return
 	}
-	if c.phase == broken {
-		c.resetOnClose()
-	}
-	c.conclude(now)
+	g.Disconnected(now, why)
+	g.loop.gnet.Wake()
 }
 
 // leave tells the leader that the loop ends.
 func (g *gateway) leave() {
-	if g != nil && g.welcomed {
-		g.trunk.send(&trunk.Item{Kind: trunk.KindLeave})
+	if g != nil {
+		g.Leave()
 	}
 }
 
-// finish reads each client once more, and has the leader answer all that has come of it, and then end its
-// session. The server is shut down.
+// finish reads each client once more, and ends those that no leader serves. The server is shut down.
 func (g *gateway) finish(now time.Duration) {
 	if g == nil {
 		return
 	}
-	for c, f := range g.forwards {
-		switch {
-		case c.phase != forwarded:
-		case f.channel == 0:
-			g.end(f, &g.loop.counts.trunkLost)
-		default:
-			f.enqueue()
+	g.Finish()
+	for c := range g.clients {
+		if c.phase == forwarded {
 			c.conclude(now)
 		}
 	}
+}
+
+// fulfil does what is wished for a client.
+func (g *gateway) fulfil(now time.Duration, w *relay.Wish) {
+	l, c := g.loop, (*conn)(w.Client.Conn().(*forwardedConn))
+	defer l.recovered()
+	l.engine.Spend(connCost)
+	switch w.Do {
+	case relay.Write:
+		if c.deliver(now, w.Data); c.x == nil && c.phase < draining && !l.draining {
+			g.GiveCredit(w.Client)
+			return
+		}
+	case relay.Read:
+		c.backlog()
+		if c.readOn(now); c.intake < finished {
+			c.x.in.rest = false
+		}
+		g.AskTurn(w.Client)
+	case relay.End:
+		if count := l.counts.lost(w.Cause); count != nil && c.closure == open {
+			count.Add(1)
+		}
+	}
+	c.conclude(now)
+}
+
+// deliver writes replies to a client that is forwarded.
+func (c *conn) deliver(now time.Duration, p []byte) {
+	l, n := c.loop, 0
+	if !c.pendingOutput() {
+		l.pieces = append(l.pieces[:0], p)
+		n, _ = c.write(l.pieces)
+		c.noteActivity(now)
+	}
+	if n < len(p) && c.phase < broken {
+		c.backlog().out.add(p[n:], nil, &l.counts)
+	}
+}
+
+// BootTime implements relay.Host.
+func (g *gateway) BootTime() time.Duration { return g.loop.server.bootTime() }
+
+// Leads implements relay.Host.
+func (g *gateway) Leads(term uint64) bool {
+	for s := g.loop.server; ; {
+		latest := s.term.Load()
+		if term < latest {
+			return false
+		}
+		if s.term.CompareAndSwap(latest, term) {
+			return true
+		}
+	}
+}
+
+// TakeMemory implements relay.Host.
+func (g *gateway) TakeMemory(n int) bool { return g.loop.server.takeMemory(n) }
+
+// GiveMemory implements relay.Host.
+func (g *gateway) GiveMemory(n int) { g.loop.server.gatewayMemory.Add(-int64(n)) }
+
+// takeMemory counts n bytes more in Config.GatewayMemory, if there is room.
+func (s *Server) takeMemory(n int) bool {
+	if s.gatewayMemory.Add(int64(n)) > s.cfg.GatewayMemory {
+		s.gatewayMemory.Add(-int64(n))
+		return false
+	}
+	return true
+}
+
+// LeaderReady implements relay.Host.
+func (g *gateway) LeaderReady(w *trunk.Welcome, without time.Duration) {
+	l := g.loop
+	l.forwards(true, l.server.now())
+	l.server.forwarding.fence.Store(w.Fence)
+	l.counts.attaches.Add(1)
+	l.counts.apart.Add(int64(without))
+}
+
+// LeaderLost implements relay.Host.
+func (g *gateway) LeaderLost(contact time.Duration) { g.loop.forwards(false, contact) }
+
+// InContact implements relay.Host.
+func (g *gateway) InContact(at time.Duration) { g.loop.counts.contact.Store(int64(at)) }
+
+// Denied implements relay.Host.
+func (g *gateway) Denied(c relay.Conn, grant *engine.Grant, d *trunk.Denied) {
+	audit := g.loop.server.cfg.Audit
+	if audit == nil {
+		return
+	}
+	peer := ""
+	if c != nil { // otherwise it has gone
+		peer = (*conn)(c.(*forwardedConn)).endpoint().String()
+	}
+	audit(engine.Deed{
+		Client: grant.Name(), Op: codec.OpNamed(d.Command), Tube: d.Tube, To: d.To, ID: d.ID, Result: d.Result, Denied: true,
+	}.At(peer))
+}
+
+var started = time.Now()
+
+// sinceStart is a clock that need not go on while the machine sleeps.
+func sinceStart() time.Duration { return time.Since(started) }
+
+// bootTime is the time of contact with the leader.
+func (s *Server) bootTime() time.Duration {
+	if clock := s.hooks.boot; clock != nil {
+		return clock()
+	}
+	return bootTime()
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -12,13 +13,15 @@ import (
 	"trellis/reactor/internal/trunk"
 )
 
-// loneGateway is a gateway on a loop that only the caller drives.
+// loneGateway is a gateway on a loop that only the caller drives, and says itself what its leader says.
 type loneGateway struct {
 	*gateway
 	t       testing.TB
 	leader  int // the other end of its trunk
 	conns   []*conn
 	clients []int // the other ends of their sockets
+	sent    []int // bytes that these have sent
+	quotas  []int // bytes that these may still send
 }
 
 func newLoneGateway(t testing.TB, clients int) *loneGateway {
@@ -33,12 +36,15 @@ func newLoneGateway(t testing.TB, clients int) *loneGateway {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.engine, l.gateway = new(engine.Loop), newGateway(l)
+	l.engine, l.gateway = new(engine.Loop), newGateway(l, ts.now())
 	g := &loneGateway{gateway: l.gateway, t: t}
 	here, there := g.pair()
 	g.leader = there
-	g.gateway.trunk = &trunkLine{loop: l, end: g.gateway, fd: int32(here), reader: trunk.NewReader(trunk.Leader)}
-	g.gateway.welcomed, g.gateway.named, g.number = true, true, 1
+	g.connect(&trunkLine{loop: l, end: g.gateway, fd: int32(here), reader: trunk.NewReader(trunk.Leader)}, 1, nil)
+	w := trunk.Welcome{Version: 1, Extensions: true, MaxJobSize: maxJob}
+	if err := g.take(ts.now(), &trunk.Item{Kind: trunk.KindWelcome, Data: w.Append(nil)}); err != nil {
+		t.Fatal(err)
+	}
 	for range clients {
 		here, there := g.pair()
 		c := &conn{loop: l, fd: int32(here), phase: forwarded}
@@ -47,8 +53,26 @@ func newLoneGateway(t testing.TB, clients int) *loneGateway {
 		c.forward(ts.now())
 		t.Cleanup(func() { c.end(ts.now()) })
 		g.conns, g.clients = append(g.conns, c), append(g.clients, there)
+		g.sent, g.quotas = append(g.sent, 0), append(g.quotas, trunk.FirstCredit)
 	}
 	return g
+}
+
+// traffic is what a client sends.
+func (g *loneGateway) traffic(i int, now time.Duration, p []byte) {
+	g.conns[i].traffic(now, p)
+	g.sent[i] += len(p)
+	g.quotas[i] -= len(p)
+}
+
+// answer adds the answer to all that a client has sent, and the credit that a leader gives then.
+func (g *loneGateway) answer(i int, w *trunk.Writer, out []byte) {
+	n := uint32(i + 1)
+	w.Add(&trunk.Item{Kind: trunk.KindReplies, Channel: n, Number: uint32(g.sent[i]), Data: out})
+	if more := trunk.FirstCredit - g.quotas[i]; more >= trunk.FirstCredit/2 {
+		g.quotas[i] += more
+		w.Add(&trunk.Item{Kind: trunk.KindCredit, Channel: n, Number: uint32(more)})
+	}
 }
 
 // pair returns two connected sockets that do not block.
@@ -82,7 +106,7 @@ func BenchmarkForward(b *testing.B) {
 	for _, x := range []struct{ clients, pipelined int }{{50, 32}, {1000, 1}, {1, 1}} {
 		b.Run(fmt.Sprintf("%dx%d", x.clients, x.pipelined), func(b *testing.B) {
 			g := newLoneGateway(b, x.clients)
-			l, t := g.loop, g.gateway.trunk
+			l, t := g.loop, g.line
 			in := []byte(strings.Repeat("delete 1000000\r\n", x.pipelined))
 			out := []byte(strings.Repeat("DELETED\r\n", x.pipelined))
 			buf := make([]byte, 1<<20)
@@ -91,15 +115,14 @@ func BenchmarkForward(b *testing.B) {
 			for b.Loop() {
 				now := l.server.now()
 				l.Round(false)
-				for _, c := range g.conns {
-					c.traffic(now, in)
+				for i := range g.conns {
+					g.traffic(i, now, in)
 				}
 				l.serve(now)
 				l.EndRound()
 				drain(g.leader, buf)
-				for i, f := range g.channels[1:] {
-					f.room, f.credit = trunk.FirstCredit, f.window
-					w.Add(&trunk.Item{Kind: trunk.KindReplies, Channel: uint32(i + 1), Number: uint32(f.sent), Data: out})
+				for i := range g.conns {
+					g.answer(i, &w, out)
 				}
 				l.Round(false)
 				p := w.Bytes()

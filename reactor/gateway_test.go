@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trellis/reactor/internal/relay"
 	"trellis/reactor/internal/trunk"
 )
 
@@ -413,7 +414,7 @@ func TestAGatewayKeepsAsMuchForAClientAsItHasGivenCreditFor(t *testing.T) {
 		for _, memory := range []int64{20 << 10, 0} {
 			ts, leader := serveForwarded(t, network, hooks{}, func(c *Config) { c.GatewayMemory = memory })
 			k := leader.welcome()
-			want := maxWindow
+			want := relay.MaxWindow
 			if memory > 0 {
 				want = 2 * trunk.FirstCredit
 			}
@@ -432,7 +433,7 @@ func TestAGatewayKeepsAsMuchForAClientAsItHasGivenCreditFor(t *testing.T) {
 					t.Fatalf("after %d bytes: %v", sent, err)
 				}
 				ts.until("all is taken", func() bool { return ts.sum().Stalled == 0 })
-				if n := int(ts.widened.Load()); n > want-trunk.FirstCredit {
+				if n := int(ts.gatewayMemory.Load()); n > want-trunk.FirstCredit {
 					t.Errorf("windows were raised by %d", n)
 				}
 				c.Close()
@@ -440,7 +441,7 @@ func TestAGatewayKeepsAsMuchForAClientAsItHasGivenCreditFor(t *testing.T) {
 				}
 				k.send(endOf(1, 0))
 				k.expect(trunk.KindClose, 1)
-				ts.until("it has gone", func() bool { return ts.widened.Load() == 0 })
+				ts.until("it has gone", func() bool { return ts.gatewayMemory.Load() == 0 })
 			}
 		}
 	})
@@ -704,8 +705,8 @@ func TestBodiesTakeTurnsAndKeepNobodyElseFromTheTrunk(t *testing.T) {
 	var sent []byte // what the leader gets
 	flush := func() {
 		l.serve(now)
-		sent = append(sent, g.gateway.trunk.writer.Bytes()...)
-		g.gateway.trunk.writer.Sent(g.gateway.trunk.writer.Len())
+		sent = append(sent, g.line.writer.Bytes()...)
+		g.line.writer.Sent(g.line.writer.Len())
 	}
 	flush() // they are opened
 	reader := trunk.NewReader(trunk.Gateway)
@@ -727,34 +728,42 @@ func TestBodiesTakeTurnsAndKeepNobodyElseFromTheTrunk(t *testing.T) {
 		t.Fatalf("%d clients are there", n)
 	}
 	const body = 128 << 10
-	for _, f := range g.channels[1:] {
-		f.room = body
+	for n := range uint32(5) {
+		if err := g.take(now, &trunk.Item{Kind: trunk.KindCredit, Channel: n + 1, Number: body - trunk.FirstCredit}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	l.Round(false)
 	for _, c := range g.conns[:4] {
 		c.traffic(now, []byte(strings.Repeat("b", body)))
 	}
 	flush()
-	if n := len(sent); n < fewOutput || n > fewOutput+2*trunk.MaxData {
+	if n := len(sent); n < relay.FewOutput || n > relay.FewOutput+2*trunk.MaxData {
 		t.Errorf("%d bytes are sent without a pause", n)
 	}
+	var bytes [6]int
 	for i, it := range next() {
+		bytes[it.Channel] += len(it.Data)
 		if it.Channel != uint32(i%4+1) || len(it.Data) != trunk.MaxData {
 			t.Fatalf("item %d is %d bytes of channel %d", i, len(it.Data), it.Channel)
 		}
 	}
 	g.conns[4].traffic(now, []byte("stats\r\n"))
 	flush()
-	if list := next(); list[0].Channel != 5 || len(list) < 2 {
+	list := next()
+	if list[0].Channel != 5 || len(list) < 2 {
 		t.Errorf("the first of %d items is of channel %d", len(list), list[0].Channel)
 	}
 	for range 20 {
 		l.Round(false)
 		flush()
 	}
-	for i, f := range g.channels[1:5] {
-		if f.sent != body || f.room != 0 || g.conns[i].pendingInput() != 0 {
-			t.Errorf("of client %d, %d bytes were sent", i, f.sent)
+	for _, it := range append(list, next()...) {
+		bytes[it.Channel] += len(it.Data)
+	}
+	for i, c := range g.conns[:4] {
+		if bytes[i+1] != body || c.pendingInput() != 0 {
+			t.Errorf("of client %d, %d bytes were sent", i, bytes[i+1])
 		}
 	}
 }
@@ -787,16 +796,14 @@ func TestForwardingAllocatesNothing(t *testing.T) {
 	var w trunk.Writer
 	if n := testing.AllocsPerRun(100, func() {
 		l.Round(false)
-		for i, c := range g.conns {
-			c.traffic(now, in)
-			f := g.channels[i+1]
-			f.room = trunk.FirstCredit
-			w.Add(&trunk.Item{Kind: trunk.KindReplies, Channel: f.channel, Number: uint32(f.sent), Data: out})
+		for i := range g.conns {
+			g.traffic(i, now, in)
+			g.answer(i, &w, out)
 		}
 		l.serve(now)
 		l.EndRound()
 		drain(g.leader, buf)
-		g.gateway.trunk.received(now, w.Bytes())
+		g.line.received(now, w.Bytes())
 		w.Sent(w.Len())
 		l.serve(now)
 		for _, fd := range g.clients {

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"trellis/reactor/internal/trunk"
 )
 
 // facing are a gateway and its leader, whose trunks end where a test says.
@@ -54,7 +56,7 @@ func newFacing(t testing.TB, late time.Duration) *facing {
 		t.Fatal(err)
 	}
 	k.number = numbers[0]
-	k.gateway = serveConfig(t, "tcp", hooks{trunks: resumesSince, boot: func() time.Duration { return 0 }}, nil, func(c *Config) {
+	k.gateway = serveConfig(t, "tcp", hooks{trunks: trunk.ResumesSince, boot: func() time.Duration { return 0 }}, nil, func(c *Config) {
 		c.Engine, c.Now, c.Extensions = nil, k.clock, true
 		c.Log = slog.New(slog.DiscardHandler)
 	})
@@ -73,7 +75,7 @@ func (k *facing) elect() {
 		old.Abort()
 	}
 	e, now := k.engine()
-	next := serveConfig(k.t, "unix", hooks{trunks: resumesSince}, nil, func(c *Config) {
+	next := serveConfig(k.t, "unix", hooks{trunks: trunk.ResumesSince}, nil, func(c *Config) {
 		c.Engine, c.Journal, c.Now, c.Extensions = e, k.tape, now, true
 	})
 	next.engine = e
@@ -111,7 +113,7 @@ func (k *facing) dial(ctx context.Context, _ int) (TrunkConn, error) {
 	effects, fence := slices.Clone(j.effects[k.told:]), uint64(len(j.entries))
 	j.mu.Unlock()
 	k.told += len(effects)
-	if err := k.leader.AcceptTrunk(TrunkConn{Conn: there, Peer: "gateway", Number: k.number, Version: resumesSince, Term: k.term, Fence: fence}); err != nil {
+	if err := k.leader.AcceptTrunk(TrunkConn{Conn: there, Peer: "gateway", Number: k.number, Version: trunk.ResumesSince, Term: k.term, Fence: fence}); err != nil {
 		here.Close()
 		return TrunkConn{}, err
 	}

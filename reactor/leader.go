@@ -10,6 +10,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/engine"
+	"trellis/reactor/internal/relay"
 	"trellis/reactor/internal/trunk"
 )
 
@@ -26,9 +27,6 @@ const (
 	maxGrants = 64 << 20
 	// maxPings is how many pings of a gateway may wait to be answered. More are not answered.
 	maxPings = 32
-
-	// resumesSince is the version of what is said on trunks from which on a session outlives its trunk.
-	resumesSince = 2
 )
 
 var (
@@ -37,20 +35,11 @@ var (
 	errNoEngine   = errors.New("reactor: a server without an engine takes no trunks")
 )
 
-// trunkOutput is what the end of a trunk says to the other side.
-type trunkOutput interface {
-	// send never fails: what is sent on a trunk that has ended is dropped. The item is the caller's
-	// again when send returns.
-	send(it *trunk.Item)
-	// room is how many bytes may be sent before there are too many that the other side has not taken.
-	room() int
-}
-
 // leaderEnd is the leader's end of a trunk: it serves the clients of one loop of a gateway. It belongs
 // to its loop's goroutine.
 type leaderEnd struct {
 	loop    *loop
-	out     trunkOutput
+	out     relay.Trunk
 	name    string // of the gateway
 	number  uint32 // of the gateway's loop
 	version uint16 // of what is said
@@ -108,7 +97,7 @@ func (s *Server) AcceptTrunk(c TrunkConn) error {
 }
 
 // newLeaderEnd is the leader's end of the trunk of a gateway's loop, which has that number.
-func newLeaderEnd(l *loop, out trunkOutput, gateway string, number uint32) *leaderEnd {
+func newLeaderEnd(l *loop, out relay.Trunk, gateway string, number uint32) *leaderEnd {
 	return &leaderEnd{
 		loop: l, out: out, name: gateway, number: number, version: 1,
 		grants: make(map[uint32]grant), parts: make(map[uint32]grantPart), resumes: make(map[uint32]resumePart),
@@ -136,16 +125,16 @@ func (e *leaderEnd) say(it trunk.Item) {
 		return
 	}
 	e.said = it // on the stack it would have to be allocated
-	e.out.send(&e.said)
+	e.out.Send(&e.said)
 	e.said.Data = nil
 }
 
 // share is how many of n bytes of replies a channel may send now. What is small waits for nobody who sends much, and
 // finds few bytes before it. While others wait for room, it is one item's.
 func (e *leaderEnd) share(n int) int {
-	room := e.out.room()
+	room := e.out.Room()
 	if n > smallReplies {
-		room -= maxTrunkOutput - fewOutput
+		room -= relay.MaxOutput - relay.FewOutput
 		if !e.waits.empty() {
 			n = min(n, trunk.MaxData)
 		}
@@ -294,10 +283,10 @@ func (e *leaderEnd) next() {
 	}
 }
 
-// ended implements trunkEnd. Sessions that may go on over another trunk do not end.
-func (e *leaderEnd) ended(time.Duration, error) {
+// disconnected implements trunkEnd. Sessions that may go on over another trunk do not end.
+func (e *leaderEnd) disconnected(time.Duration, error) {
 	e.over = true
-	e.endAll(e.version >= resumesSince)
+	e.endAll(e.version >= trunk.ResumesSince)
 }
 
 // endAll ends all channels, as if their clients had gone, or could not be heard for now. Nothing is executed

@@ -16,6 +16,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/engine"
+	"trellis/reactor/internal/relay"
 	"trellis/reactor/internal/trunk"
 )
 
@@ -45,7 +46,7 @@ func (s *trunkScript) tell(items ...trunk.Item) (err error) {
 		defer close(done)
 		for i := range items {
 			if err = s.end.take(l.server.now(), &items[i]); err != nil {
-				s.end.ended(l.server.now(), err)
+				s.end.disconnected(l.server.now(), err)
 				return
 			}
 		}
@@ -363,7 +364,7 @@ func TestInputOfGatewaysClientsIsBoundedTogether(t *testing.T) {
 	use(2, trunk.FirstCredit, trunk.FirstCredit)
 	s.say(bare(trunk.KindClose, 1))
 	s.expect(endOf(1, 3*trunk.FirstCredit))
-	ts.until("the first has gone", func() bool { return ts.widened.Load() == 0 })
+	ts.until("the first has gone", func() bool { return ts.gatewayMemory.Load() == 0 })
 	for _, id := range []uint64{one, two} { // which it has given back
 		other.do(fmt.Sprintf("delete %d\r\n", id), "DELETED\r\n")
 	}
@@ -433,7 +434,7 @@ func shift(items []trunk.Item) []trunk.Item {
 func TestTheEndOfATrunkEndsItsClients(t *testing.T) {
 	t.Parallel()
 	for how, end := range map[string]func(s *trunkScript){
-		"end":   func(s *trunkScript) { s.loop.call(func(l *loop) { s.end.ended(0, io.EOF) }) },
+		"end":   func(s *trunkScript) { s.loop.call(func(l *loop) { s.end.disconnected(0, io.EOF) }) },
 		"leave": func(s *trunkScript) { s.say(bare(trunk.KindLeave, 0)) },
 	} {
 		t.Run(how, func(t *testing.T) {
@@ -546,7 +547,7 @@ func TestChannelsTakeTurnsInATrunkThatIsFull(t *testing.T) {
 			done++
 		}
 		s.mu.Lock()
-		relieved := s.full && s.size < fewOutput
+		relieved := s.full && s.size < relay.FewOutput
 		s.full = s.full && !relieved
 		s.mu.Unlock()
 		if relieved {
@@ -566,9 +567,9 @@ type narrow struct {
 	items []string
 }
 
-func (n *narrow) room() int { return maxTrunkOutput - fewOutput + n.left }
+func (n *narrow) Room() int { return relay.MaxOutput - relay.FewOutput + n.left }
 
-func (n *narrow) send(it *trunk.Item) {
+func (n *narrow) Send(it *trunk.Item) {
 	n.left -= len(it.Data)
 	n.items = append(n.items, fmt.Sprint(it.Kind, it.Channel, len(it.Data)))
 }
@@ -613,7 +614,7 @@ func TestRoomInATrunkIsGivenInTurn(t *testing.T) {
 		if !slices.Equal(out.items, want) {
 			t.Errorf("got %v, want %v", out.items, want)
 		}
-		e.ended(l.server.now(), io.EOF)
+		e.disconnected(l.server.now(), io.EOF)
 	})
 }
 
@@ -899,7 +900,7 @@ func TestALeaderTakesWhateverAGatewaySays(t *testing.T) {
 			ts.Hold(false)
 		}
 		if err == nil {
-			s.loop.call(func(l *loop) { s.end.ended(0, io.EOF) })
+			s.loop.call(func(l *loop) { s.end.disconnected(0, io.EOF) })
 		}
 		r.untilAbsent()
 		ts.engine.CloseAbsent(testNumber)
@@ -949,7 +950,7 @@ func BenchmarkChannel(b *testing.B) {
 				}
 				l.serve(t)
 			}
-			e.ended(now(), io.EOF)
+			e.disconnected(now(), io.EOF)
 			l.Round(false)
 			l.serve(now())
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*pipelined), "ns/command")
@@ -960,8 +961,8 @@ func BenchmarkChannel(b *testing.B) {
 // sink is a trunk that takes everything.
 type sink struct{ bytes int }
 
-func (s *sink) send(it *trunk.Item) { s.bytes += len(it.Data) }
-func (s *sink) room() int           { return 1 << 20 }
+func (s *sink) Send(it *trunk.Item) { s.bytes += len(it.Data) }
+func (s *sink) Room() int           { return 1 << 20 }
 
 // acceptTest has the server accept a trunk, and returns the gateway's side of it.
 func (ts *testServer) acceptTest(change func(*TrunkConn)) *trunkPeer {

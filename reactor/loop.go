@@ -10,6 +10,7 @@ import (
 	"trellis/engine"
 	"trellis/reactor/internal/accept"
 	"trellis/reactor/internal/gnetloop"
+	"trellis/reactor/internal/relay"
 )
 
 // loop is the reactor's side of one of gnet's event loops. It is the engine's
@@ -93,7 +94,7 @@ func newLoop(s *Server, g *gnetloop.Loop) (*loop, error) {
 		places := max(1, min(maxUnauthenticated, s.cfg.MaxConnections/4)/s.cfg.Loops)
 		l.unauthenticated = accept.NewCrowd[*conn](places, 1)
 	}
-	l.effects.fence.Store(noFence)
+	l.effects.fence.Store(relay.NoIndex)
 	l.alarm = newAlarm(g.Wake, s.now)
 	return l, nil
 }
@@ -126,7 +127,7 @@ func (l *loop) call(f func(*loop)) {
 func (l *loop) takeMail() {
 	l.arrivals.take()
 	if l.effects.full.Load() && l.gateway != nil {
-		l.gateway.takeEffects()
+		l.gateway.takeApplied()
 	}
 	for l.calls.take(); !l.calls.empty(); {
 		l.calls.pop()(l)

@@ -16,13 +16,13 @@ import (
 
 // second is what leaders say of whom sessions are resumed.
 func second(term, fence uint64) trunk.Welcome {
-	return trunk.Welcome{Version: resumesSince, Extensions: true, MaxJobSize: maxJob, Term: term, Fence: fence}
+	return trunk.Welcome{Version: trunk.ResumesSince, Extensions: true, MaxJobSize: maxJob, Term: term, Fence: fence}
 }
 
 // serveResumed is serveForwarded for a gateway that resumes sessions. Its contact lasts.
 func serveResumed(t testing.TB, network string, change func(*Config)) (*testServer, *fakeLeader) {
 	t.Helper()
-	return serveForwarded(t, network, hooks{trunks: resumesSince, boot: func() time.Duration { return 0 }}, change)
+	return serveForwarded(t, network, hooks{trunks: trunk.ResumesSince, boot: func() time.Duration { return 0 }}, change)
 }
 
 // expectResumed reads all that is said of sessions that go on, by their ids, and that these were all.
@@ -285,12 +285,12 @@ func TestWhatCannotBeRepeatedIsReset(t *testing.T) {
 		},
 		{
 			name: "another size of jobs", count: lost, silent: true,
-			next:  trunk.Welcome{Version: resumesSince, Extensions: true, MaxJobSize: maxJob - 1, Term: 2, Fence: 2},
+			next:  trunk.Welcome{Version: trunk.ResumesSince, Extensions: true, MaxJobSize: maxJob - 1, Term: 2, Fence: 2},
 			first: func(_ *testServer, k *fakeTrunk, c *client) { c.send("put"); k.expectInput(1, "put") },
 		},
 		{
 			name: "other commands", count: lost, silent: true,
-			next:  trunk.Welcome{Version: resumesSince, MaxJobSize: maxJob, Term: 2, Fence: 2},
+			next:  trunk.Welcome{Version: trunk.ResumesSince, MaxJobSize: maxJob, Term: 2, Fence: 2},
 			first: func(_ *testServer, k *fakeTrunk, c *client) { c.send("put"); k.expectInput(1, "put") },
 		},
 		{
@@ -573,7 +573,7 @@ func TestASessionWithManyTubesGoesOn(t *testing.T) {
 // Who has waited longest is named first, with how long it has waited: since it has asked, or since its last reply.
 func TestSessionsAreNamedByHowLongTheyHaveWaited(t *testing.T) {
 	t.Parallel()
-	ts, put := serveStopped(t, "tcp", hooks{trunks: resumesSince, boot: func() time.Duration { return 0 }}, nil, func(c *Config) { c.Engine = nil })
+	ts, put := serveStopped(t, "tcp", hooks{trunks: trunk.ResumesSince, boot: func() time.Duration { return 0 }}, nil, func(c *Config) { c.Engine = nil })
 	leader := forwardTo(ts)
 	k := leader.welcomeAs(second(1, 0))
 	_, _ = k.expectResumed()

@@ -42,7 +42,7 @@ func BenchmarkResumptions(b *testing.B) {
 	}
 	for b.Loop() {
 		e := newLeaderEnd(l, new(sink), "gateway", testNumber)
-		e.version = resumesSince
+		e.version = trunk.ResumesSince
 		for in := range slices.Chunk(items, 600) { // a read
 			round(func(t time.Duration) {
 				for i := range in {
@@ -59,7 +59,7 @@ func BenchmarkResumptions(b *testing.B) {
 			b.Fatalf("there are %d connections", len(l.conns))
 		}
 		b.StopTimer()
-		e.ended(now(), io.EOF)
+		e.disconnected(now(), io.EOF)
 		for len(l.conns) > 1 || l.left(now()) {
 			l.Round(false)
 			l.serve(now())

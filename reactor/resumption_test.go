@@ -81,7 +81,7 @@ func TestSessionsThatAreNotNamedEnd(t *testing.T) {
 	r := serveRecording(t, 2, hooks{})
 	s := r.gateway(r.loops[0])
 	other := &trunkScript{testTrunk: r.newTrunk(r.loops[1], testNumber+1), t: t}
-	other.end.version = resumesSince
+	other.end.version = trunk.ResumesSince
 	p := r.dial()
 	for n := range uint64(3) {
 		p.put("x")

@@ -1,7 +1,6 @@
 package reactor
 
 import (
-	"cmp"
 	"errors"
 	"slices"
 	"sync/atomic"
@@ -10,7 +9,7 @@ import (
 	"trellis/binlog/journal"
 	"trellis/codec"
 	"trellis/engine"
-	"trellis/reactor/internal/trunk"
+	"trellis/reactor/internal/relay"
 )
 
 // A server leads, with an engine, or forwards its clients, with a gateway in each loop, or waits, with neither,
@@ -58,7 +57,7 @@ func (s *Server) Number(numbers []uint32) {
 		switch {
 		case n == 0:
 		case l.gateway != nil:
-			l.gateway.number = n
+			l.gateway.SetNumber(n)
 		case s.engine.Load() == nil:
 			l.number = n
 		default:
@@ -87,8 +86,8 @@ var (
 )
 
 // terms are what the server lets clients do when it leads.
-func (s *Server) terms() terms {
-	return terms{maxJobSize: s.cfg.MaxJobSize, extensions: s.cfg.Extensions}
+func (s *Server) terms() relay.Terms {
+	return relay.Terms{MaxJobSize: s.cfg.MaxJobSize, Extensions: s.cfg.Extensions}
 }
 
 // endTrunks ends all trunks of the loop.
@@ -105,13 +104,9 @@ func (l *loop) beginForwarding() {
 		return
 	}
 	now := l.server.now()
-	g := newGateway(l)
-	g.number, g.opened, g.version = l.number, l.sessions, resumesSince
-	ours := l.server.terms()
-	g.before = &ours
-	g.inContact(time.Duration(l.server.heldSince.Load())) // it led then: what it had executed was committed later
-	g.contact.begin(now)
-	g.parted = now
+	g := newGateway(l, now)
+	// It led when it was held: what it had executed was committed later.
+	g.AfterLeading(now, l.number, l.sessions, l.server.terms(), time.Duration(l.server.heldSince.Load()))
 	l.effects.number.Store(l.number)
 	l.gateway = g
 	for c, d := range l.detached {
@@ -135,13 +130,15 @@ func (c *conn) goOnForwarded(d *engine.Detached, now time.Duration) bool {
 		c.backlog().in.prepend(&l.counts, head)
 	}
 	c.enter(forwarded)
-	f := l.gateway.goesOn(c, d.ID(), d.Offset())
-	f.setInterests(d.Interests())
-	f.asked, f.sure = min(now, l.duration(d.WaitsSince())), true
-	f.unanswered = len(head)       // where it ends, this server's terms have decided
-	if id := d.Handed(); id != 0 { // the log tells of that as of what the wait has done
-		f.effects = []journal.Effect{{Session: f.session, Offset: f.given(), ID: id, Kind: journal.EffectHold}}
+	x := relay.Session{
+		ID: d.ID(), Grant: l.granted[c], Interests: d.Interests(), Age: max(0, now-l.duration(d.WaitsSince())),
+		Answered: d.Offset(), Unanswered: len(head), // where it ends, this server's terms have decided
 	}
+	if id := d.Handed(); id != 0 { // the log tells of that as of what the wait has done
+		end := x.Answered + uint64(len(head))
+		x.Effects = []journal.Effect{{Session: x.ID, Offset: end, ID: id, Kind: journal.EffectHold}}
+	}
+	l.gateway.clients[c] = l.gateway.Resume(now, (*forwardedConn)(c), &x)
 	c.forgetLimits()
 	if c.x != nil {
 		c.conclude(now)
@@ -149,25 +146,12 @@ func (c *conn) goOnForwarded(d *engine.Detached, now time.Duration) bool {
 	return true
 }
 
-// goesOn begins to forward a client whose session is on record, of whose input so much is answered.
-func (g *gateway) goesOn(c *conn, session, answered uint64) *forward {
-	f := &forward{
-		conn: c, grant: c.loop.granted[c], session: session, sent: answered, answered: answered,
-		room: trunk.FirstCredit, window: trunk.FirstCredit, credit: trunk.FirstCredit,
-	}
-	g.forwards[c], g.sessions[session] = f, f
-	return f
-}
-
 // forgetLimits takes the limits off the connection that are the leader's to set.
 func (c *conn) forgetLimits() {
 	if c.x != nil && c.x.retired == tooOld {
 		c.x.retired = notRetired
 	}
-	if d := c.deadline; d != nil && !d.ending && !c.retired() {
-		c.loop.deadlines.remove(d)
-		c.deadline = nil
-	}
+	c.forgetDeadline()
 }
 
 // unexecuted is what the client has sent of a command that is not finished, and was taken out of its input. It
@@ -184,49 +168,51 @@ func (c *conn) unexecuted(d *engine.Detached) (b []byte, ok bool) {
 	return append(b, held...), ok
 }
 
+// served is a client that was forwarded, and is to be served with the loop's engine.
+type served struct {
+	conn    *conn
+	session relay.Session
+}
+
 // endForwarding ends what the loop has of a gateway, and returns those of its clients that go on. It is held then.
-func (l *loop) endForwarding(now time.Duration) (list []*forward) {
+func (l *loop) endForwarding(now time.Duration) (list []served) {
 	g := l.gateway
 	if g == nil {
 		return nil
 	}
 	l.held = true
 	l.endTrunks(now, errLeads)
-	g.shareEffects()
-	l.effects.fence.Store(noFence)
-	ours := l.server.terms()
-	for _, f := range g.forwards {
-		if f.conn.phase == forwarded && (!f.canGoOn() || f.unanswered > 0 && g.before != nil && *g.before != ours) {
-			g.end(f, &l.counts.unrepeated)
+	g.takeApplied()
+	released := g.Release(l.server.terms())
+	for w := g.NextLoss(); w.Do != relay.Nothing; w = g.NextLoss() {
+		g.fulfil(now, &w)
+	}
+	for _, f := range released {
+		if f.Conn() != nil {
+			list = append(list, served{(*conn)(f.Conn().(*forwardedConn)), g.Session(f, now)})
 		}
 	}
-	for g.endLost(now) {
+	for c := range g.clients {
+		c.forgetForwarded()
 	}
-	for c, f := range g.forwards {
-		if f.forget(); c.phase == forwarded {
-			f.conn = c
-			list = append(list, f)
-		}
-	}
-	slices.SortFunc(list, func(a, b *forward) int { return cmp.Compare(a.waitsSince(), b.waitsSince()) })
-	l.number, l.sessions = g.number, g.opened
+	l.number, l.sessions = g.Number()
 	l.gateway = nil
 	l.counts.contact.Store(0)
 	return list
 }
 
-// goOnServed has a client that was forwarded go on with the loop's engine.
-func (f *forward) goOnServed(now time.Duration) {
-	c := f.conn
+// goOn serves the client with the loop's engine.
+func (x *served) goOn(now time.Duration) {
+	c := x.conn
 	l := c.loop
 	defer l.recovered()
 	c.forgetLimits()
-	if f.session == 0 {
-		if !c.openNow(f.grant, now) {
+	if x.session.ID == 0 {
+		if !c.openNow(x.session.Grant, now) {
 			c.refuse(codec.ReplyOutOfMemory, now)
 			return
 		}
-	} else if !f.restore(c, now) {
+	} else if !c.restore(&x.session, now) {
 		c.cutOff(now)
 		return
 	}
@@ -241,15 +227,15 @@ func (f *forward) goOnServed(now time.Duration) {
 	}
 }
 
-// restore has the client's session, of which a leader has heard, go on in the loop's engine. This member has applied all
-// that was executed for it. It reports false if it cannot.
-func (f *forward) restore(c *conn, now time.Duration) bool {
+// restore resumes the client's session, of which a leader has heard, in the loop's engine. This member has applied
+// all that was executed for it. It reports false if it cannot.
+func (c *conn) restore(x *relay.Session, now time.Duration) bool {
 	l := c.loop
-	d, err := engine.Absent(f.session, f.grant, f.interests(), engine.Time(f.age(now)))
+	d, err := engine.Absent(x.ID, x.Grant, x.Interests, engine.Time(x.Age))
 	if err != nil {
 		return false
 	}
-	d.EndsAt(f.answered + uint64(c.pendingInput()))
+	d.EndsAt(x.Answered + uint64(c.pendingInput()))
 	l.executing = c
 	err = l.engine.GoOn(&c.session, d, 0, l.time(now))
 	l.executing = nil
@@ -258,7 +244,7 @@ func (f *forward) restore(c *conn, now time.Duration) bool {
 	}
 	l.counts.resumed.Add(1)
 	c.enter(serving)
-	c.decide(f.answered, f.effects, f.partial)
+	c.decide(x.Answered, x.Effects, x.Partial)
 	return true
 }
 

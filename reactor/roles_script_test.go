@@ -121,8 +121,8 @@ func (s *rolesServer) goneOn() {
 					waits = waits || d.awaits
 				}
 				if g := l.gateway; g != nil && s.k.leader.Load() != ts {
-					for c, f := range g.forwards {
-						waits = waits || c.phase == forwarded && (f.channel == 0 || f.barred || f.unanswered > 0)
+					for c, f := range g.clients {
+						waits = waits || c.phase == forwarded && (!f.IsServed() || g.Session(f, 0).Unanswered > 0)
 					}
 				}
 				if waits {

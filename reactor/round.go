@@ -201,7 +201,7 @@ func (l *loop) left(now time.Duration) bool {
 
 // askForDeadline sets the alarm for the first deadline.
 func (l *loop) askForDeadline() {
-	at := min(l.throttledAt(), l.trunks.tick, l.gateway.nextLook())
+	at := min(l.throttledAt(), l.trunks.tick, l.gateway.nextTurn())
 	if d := l.deadlines.first(); d != nil {
 		at = min(at, d.at)
 	}

@@ -123,9 +123,11 @@ type Server struct {
 
 	forwarding forwarding
 	dials      context.CancelFunc // ends what Forward has begun, nil for nothing; guarded by mu
-	widened    atomic.Int64       // bytes by which windows of forwarded clients were raised, and that are kept for them beyond what is free
 	term       atomic.Uint64      // the latest that is known of leaders to whom clients are forwarded
 	applied    atomic.Uint64      // see Applied
+
+	// Bytes by which windows of forwarded clients were raised, and that are kept for them beyond what is free.
+	gatewayMemory atomic.Int64
 
 	trunks    atomic.Uint32   // that were accepted; each comes to the next loop
 	channels  atomic.Int64    // clients of gateways
@@ -239,8 +241,7 @@ func (s *Server) startLoops() (err error) {
 		if s.cfg.Engine != nil {
 			l.engine, l.journal = s.cfg.Engine.NewLoop(l), s.cfg.Journal
 		} else {
-			l.engine, l.gateway = new(engine.Loop), newGateway(l)
-			l.gateway.parted = s.now()
+			l.engine, l.gateway = new(engine.Loop), newGateway(l, s.now())
 		}
 		if err := l.gnet.Run(l); err != nil {
 			return err

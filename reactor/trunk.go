@@ -14,18 +14,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trellis/reactor/internal/relay"
 	"trellis/reactor/internal/tlsmem"
 	"trellis/reactor/internal/trunk"
 )
 
 const (
-	// maxTrunkOutput is how many bytes may wait in a trunk until the socket takes them. What is small and bounded
-	// by itself may exceed it.
-	maxTrunkOutput = 512 << 10
-
-	// fewOutput is how many may wait when those who have more to say than there is room for are told to go on.
-	fewOutput = 64 << 10
-
 	// trunkTick is between two looks at a trunk, each of which sends a pulse. In trunkPatience of them something
 	// has to come, and something of what waits has to leave.
 	trunkTick     = time.Second
@@ -76,8 +70,8 @@ type trunkEnd interface {
 	take(now time.Duration, it *trunk.Item) error
 	// writable tells that there is room again.
 	writable(now time.Duration)
-	// ended tells, once, that nothing more is sent or taken.
-	ended(now time.Duration, err error)
+	// disconnected is called once, when nothing more is sent or taken.
+	disconnected(now time.Duration, err error)
 }
 
 // trunkLine is one side of a trunk. It belongs to its loop's goroutine.
@@ -203,8 +197,8 @@ func (t *trunkLine) begin(end trunkEnd, c *TrunkConn) {
 	l.serve(now)
 }
 
-// send adds an item to what is written at the end of the round. What is sent on a trunk that has ended is dropped.
-func (t *trunkLine) send(it *trunk.Item) {
+// Send adds an item to what is written at the end of the round. What is sent on a trunk that has ended is dropped.
+func (t *trunkLine) Send(it *trunk.Item) {
 	if t.over {
 		return
 	}
@@ -212,12 +206,12 @@ func (t *trunkLine) send(it *trunk.Item) {
 	t.soil()
 }
 
-// room is how many bytes may be added by those who can wait. When they are few, end.writable comes
+// Room is how many bytes may be added by those who can wait. When they are few, end.writable comes
 // when there are many again.
-func (t *trunkLine) room() int {
+func (t *trunkLine) Room() int {
 	n := t.pending()
-	t.crowded = t.crowded || n >= fewOutput
-	return max(0, maxTrunkOutput-n)
+	t.crowded = t.crowded || n >= relay.FewOutput
+	return max(0, relay.MaxOutput-n)
 }
 
 // pending is how many bytes the socket has not taken.
@@ -370,7 +364,7 @@ func (t *trunkLine) flush(now time.Duration) {
 			}
 		}
 	}
-	if t.crowded && !t.over && t.pending() < fewOutput {
+	if t.crowded && !t.over && t.pending() < relay.FewOutput {
 		t.crowded = false
 		t.relieve()
 	}
@@ -473,7 +467,7 @@ func (t *trunkLine) fail(now time.Duration, err error) {
 	}
 	l.gnet.Wake() // what that makes of sessions and clients is dealt with in the next round
 	err = fmt.Errorf("the trunk with %s has ended: %w", t.peer, err)
-	t.end.ended(now, err)
+	t.end.disconnected(now, err)
 	t.done(err)
 }
 

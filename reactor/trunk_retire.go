@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"trellis/engine"
+	"trellis/reactor/internal/relay"
 	"trellis/reactor/internal/trunk"
 )
 
@@ -23,7 +24,7 @@ func (l *loop) unflushed() (bytes int64) {
 		e, ok := t.end.(*leaderEnd)
 		switch {
 		case !ok:
-		case e.version < resumesSince:
+		case e.version < trunk.ResumesSince:
 			bytes += e.pendingOutput()
 		case busy || !e.waits.empty():
 			bytes++
@@ -56,7 +57,7 @@ func (l *loop) endRetired() {
 	now := l.server.now()
 	for _, t := range slices.Clone(l.trunks.list) {
 		if e, ok := t.end.(*leaderEnd); ok && e.retired {
-			t.fail(now, errRetired)
+			t.fail(now, relay.ErrRetired)
 		}
 	}
 }

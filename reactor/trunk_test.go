@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"trellis/reactor/internal/relay"
 	"trellis/reactor/internal/trunk"
 )
 
@@ -46,7 +47,7 @@ func (e *recordedEnd) writable(time.Duration) {
 	e.writables++
 }
 
-func (e *recordedEnd) ended(_ time.Duration, err error) {
+func (e *recordedEnd) disconnected(_ time.Duration, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.errs = append(e.errs, err)
@@ -209,7 +210,7 @@ func TestATrunkBringsItemsHoweverTheyAreCut(t *testing.T) {
 		}
 		ts.on(func() {
 			for i := range toGateway {
-				e.trunk.send(&toGateway[i])
+				e.trunk.Send(&toGateway[i])
 			}
 		})
 		p.expect(toGateway...)
@@ -293,7 +294,7 @@ func (ts *testServer) expectEnd(e *recordedEnd, want error) {
 	ts.t.Helper()
 	ts.until("the trunk ends", func() bool { return e.err() != nil })
 	ts.on(func() {
-		e.trunk.send(&toGateway[0])
+		e.trunk.Send(&toGateway[0])
 		if l := ts.loops[0]; slices.Contains(l.trunks.list, e.trunk) || len(l.trunks.dirty) > 0 {
 			ts.t.Error("the loop still has the trunk")
 		}
@@ -338,7 +339,7 @@ func TestATrunkEnds(t *testing.T) {
 			p.send(p.frames(toLeader...))
 		}},
 		"with a shutdown": {ErrClosed, func(ts *testServer, e *recordedEnd, _ *trunkPeer) {
-			ts.on(func() { e.trunk.send(&toGateway[0]) })
+			ts.on(func() { e.trunk.Send(&toGateway[0]) })
 			if err := ts.Shutdown(context.Background()); err != nil {
 				t.Error(err)
 			}
@@ -447,7 +448,7 @@ func TestATrunkIsServedWhileNothingExecutes(t *testing.T) {
 	ts.Hold(true)
 	ts.on(func() {
 		e.reply = func(*trunk.Item) error {
-			e.trunk.send(&toGateway[0])
+			e.trunk.Send(&toGateway[0])
 			return nil
 		}
 	})
@@ -460,10 +461,10 @@ func TestATrunkIsServedWhileNothingExecutes(t *testing.T) {
 func (ts *testServer) fill(e *recordedEnd, from uint32) (sent uint32) {
 	item := trunk.Item{Kind: trunk.KindReplies, Channel: 1, Data: bytes.Repeat([]byte("x"), trunk.MaxData)}
 	ts.on(func() {
-		for e.trunk.room() > 0 && !e.trunk.over {
+		for e.trunk.Room() > 0 && !e.trunk.over {
 			sent++
 			item.Number = from + sent
-			e.trunk.send(&item)
+			e.trunk.Send(&item)
 		}
 	})
 	return sent
@@ -481,7 +482,7 @@ func TestATrunkThatIsNotReadWaits(t *testing.T) {
 			sent += ts.fill(e, sent)
 			ts.on(func() {
 				full = e.trunk.armed
-				if n := e.trunk.pending(); n > maxTrunkOutput+2*trunk.MaxData {
+				if n := e.trunk.pending(); n > relay.MaxOutput+2*trunk.MaxData {
 					t.Fatalf("%d bytes wait", n)
 				}
 			})
@@ -531,7 +532,7 @@ func TestARoundSaysAllAtOnce(t *testing.T) {
 	const n = 100
 	ts.on(func() {
 		e.reply = func(*trunk.Item) error {
-			e.trunk.send(&toGateway[0])
+			e.trunk.Send(&toGateway[0])
 			return nil
 		}
 	})

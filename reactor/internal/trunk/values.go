@@ -5,6 +5,9 @@ import "net/netip"
 // Version is the version of what is said on trunks.
 const Version = 2
 
+// ResumesSince is the version from which on a session outlives its trunk.
+const ResumesSince = 2
+
 // Welcome is the leader's first item.
 type Welcome struct {
 	Version    uint16

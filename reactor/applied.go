@@ -1,18 +1,16 @@
 package reactor
 
 import (
-	"cmp"
-	"errors"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"trellis/binlog/journal"
+	"trellis/reactor/internal/relay"
 )
 
-// What a gateway's own log tells of the commands of its clients: should the leader change, it tells the next one what of
-// that has no answer yet.
+// What a gateway's own log tells of the commands of its clients: should the leader change, it tells the next one what
+// of that has no answer yet.
 
 const (
 	// keepEffects is of how many effects a loop is not told at once.
@@ -24,18 +22,15 @@ const (
 // effects are what the log has told for a loop of a gateway.
 type effects struct {
 	number atomic.Uint32 // with which the ids of the loop's sessions begin; 0 while there is none
-	fence  atomic.Uint64 // the index for which the loop waits; noFence for none
+	fence  atomic.Uint64 // the index for which the loop waits; relay.NoIndex for none
 	full   atomic.Bool   // there are enough for the loop to look at them, or some were lost
 
 	mu     sync.Mutex
 	posted []journal.Effect // guarded by mu
 	lost   bool             // there were more, of which nothing is known; guarded by mu
 
-	applied []journal.Effect // what was posted, as far as it may matter; of the loop's goroutine
-	spare   []journal.Effect // memory for posted, while that is looked at; of the loop's goroutine
+	spare []journal.Effect // memory for posted, while that is looked at; of the loop's goroutine
 }
-
-const noFence = math.MaxUint64
 
 // Applied tells a server of an entry of the log that this member has applied, and of what it tells of commands, those
 // of others' clients included. Entries that have no effects may be left out, if the next one is not. One
@@ -116,64 +111,38 @@ func (b *effects) take() (list []journal.Effect, lost bool) {
 	return list, lost
 }
 
-// takeEffects takes what the log has told of clients' commands, and keeps what is not answered.
-func (g *gateway) takeEffects() {
+// AwaitApplied implements relay.Host.
+func (g *gateway) AwaitApplied(index uint64) { g.loop.effects.fence.Store(index) }
+
+// hasApplied reports whether this member has applied what the gateway waits for.
+func (g *gateway) hasApplied() bool {
+	return g.loop.effects.fence.Load() <= g.loop.server.applied.Load()
+}
+
+// takeApplied takes what the log has told.
+func (g *gateway) takeApplied() {
 	b := &g.loop.effects
-	list, lost := b.take()
-	if lost {
-		b.applied = nil
-		for _, f := range g.forwards {
-			if !f.sure {
-				f.effects = nil
-				f.lost = f.given()
-			}
-		}
+	index := g.loop.server.applied.Load()
+	if b.fence.Load() <= index {
+		b.fence.Store(relay.NoIndex)
 	}
-	b.applied = append(b.applied, list...)
-	b.applied = slices.DeleteFunc(b.applied, func(e journal.Effect) bool {
-		f := g.sessions[e.Session]
-		return f == nil || e.Offset <= f.answered
-	})
+	list, isLost := b.take()
+	g.Applied(index, list, isLost)
 }
-
-// shareEffects gives clients for whom nothing is executed now what the log has told of their commands.
-func (g *gateway) shareEffects() {
-	g.takeEffects()
-	b := &g.loop.effects
-	b.applied = slices.DeleteFunc(b.applied, func(e journal.Effect) bool {
-		f := g.sessions[e.Session]
-		waits := f.channel == 0 || f.barred
-		if waits {
-			f.effects = append(f.effects, e)
-		}
-		return waits
-	})
-	for _, f := range g.forwards {
-		slices.SortStableFunc(f.effects, func(a, b journal.Effect) int { return cmp.Compare(a.Offset, b.Offset) })
-	}
-}
-
-// dropEffects drops those of commands that are answered.
-func (f *forward) dropEffects() {
-	f.effects = slices.DeleteFunc(f.effects, func(e journal.Effect) bool { return e.Offset <= f.answered })
-	if len(f.effects) == 0 {
-		f.effects = nil
-	}
-}
-
-// given is how much of what the client has sent some leader may have executed.
-func (f *forward) given() uint64 { return f.sent + uint64(f.unanswered) }
-
-var errNumberGone = errors.New("the number of this loop is gone, and its sessions with it")
 
 // NumberGone tells a server that the log says that a number is gone with all its sessions. The clients that have them
 // are reset.
 func (s *Server) NumberGone(number uint32) {
 	if l := s.loopOf(number); l != nil {
 		l.call(func(l *loop) {
-			if g := l.gateway; g != nil && g.number == number {
-				g.giveUp(s.now(), errNumberGone)
+			if g := l.gateway; g != nil && g.hasNumber(number) {
+				g.giveUp(s.now(), relay.ErrNumberGone)
 			}
 		})
 	}
+}
+
+func (g *gateway) hasNumber(number uint32) bool {
+	n, _ := g.Number()
+	return n == number
 }

@@ -1,4 +1,4 @@
-package reactor
+package relay
 
 import (
 	"errors"
@@ -74,39 +74,45 @@ const firstTube = "default"
 
 // clientState is an item of that kind, which counts from the client's next replies on.
 type clientState struct {
-	client *forward
+	client *Client
 	flags  uint8
 	number uint32
 	tube   *tubeName // nil of a choice
 }
 
+// MaxInputWindow is how far a window is raised for a client that sends more than the leader executes at once.
+const MaxInputWindow = 128 << 10
+
 // maxStates is how many states may come before replies. The leader executes no more commands at a time.
-const maxStates = maxInputWindow
+const maxStates = MaxInputWindow
 
 var errStates = errors.New("more states than commands were executed")
 
 // takeState takes what the client will have asked for when it has the next replies.
-func (g *gateway) takeState(f *forward, it *trunk.Item) error {
+func (g *Gateway) takeState(f *Client, it *trunk.Item) error {
+	k := &g.link
 	switch {
 	case f.conn == nil:
 		return nil // it has gone
-	case len(g.states) >= maxStates:
+	case len(k.states) >= maxStates:
 		return errStates
 	}
 	s := clientState{client: f, flags: it.Flags, number: it.Number}
 	if it.Flags != trunk.Chooses {
 		s.tube = g.names.get(it.Data)
 	}
-	g.states = append(g.states, s)
+	k.states = append(k.states, s)
 	return nil
 }
 
-// settle makes true what was said of the client before its replies.
-func (g *gateway) settle(f *forward) { g.endStates(f, f.settle) }
+// settleStates makes true what was said of the client before its replies.
+func (g *Gateway) settleStates(f *Client) {
+	g.endStates(f, func(s *clientState) { g.settleState(f, s) })
+}
 
 // endStates calls f for what was said of a client, and forgets it.
-func (g *gateway) endStates(of *forward, f func(*clientState)) {
-	g.states = slices.DeleteFunc(g.states, func(s clientState) bool {
+func (g *Gateway) endStates(of *Client, f func(*clientState)) {
+	g.link.states = slices.DeleteFunc(g.link.states, func(s clientState) bool {
 		if s.client == of {
 			f(&s)
 			g.dropState(&s)
@@ -116,21 +122,21 @@ func (g *gateway) endStates(of *forward, f func(*clientState)) {
 }
 
 // dropStates drops what was said of clients that did not get the replies.
-func (g *gateway) dropStates() {
-	for i := range g.states {
-		g.dropState(&g.states[i])
+func (g *Gateway) dropStates() {
+	for i := range g.link.states {
+		g.dropState(&g.link.states[i])
 	}
-	g.states = nil
+	g.link.states = nil
 }
 
-func (g *gateway) dropState(s *clientState) {
+func (g *Gateway) dropState(s *clientState) {
 	if s.tube != nil {
 		g.names.drop(s.tube)
 	}
 }
 
-func (f *forward) settle(s *clientState) {
-	w, names := f.ownWants(), &f.conn.loop.gateway.names
+func (g *Gateway) settleState(f *Client, s *clientState) {
+	w, names := g.ownWants(f), &g.names
 	switch s.flags {
 	case trunk.Uses:
 		names.drop(w.used)
@@ -187,9 +193,9 @@ func ones(n int) []uint16 {
 }
 
 // ownWants returns f.wants, which it makes if need be.
-func (f *forward) ownWants() *wants {
+func (g *Gateway) ownWants(f *Client) *wants {
 	if f.wants == nil {
-		names := &f.conn.loop.gateway.names
+		names := &g.names
 		first := []byte(firstTube)
 		f.wants = &wants{used: names.get(first), watched: []*tubeName{names.get(first)}, mode: codec.FIFO}
 	}
@@ -197,23 +203,25 @@ func (f *forward) ownWants() *wants {
 }
 
 // dropWants gives the names back, which stay what they were.
-func (f *forward) dropWants() {
+func (g *Gateway) dropWants(f *Client) {
 	if w := f.wants; w != nil {
-		names := &f.conn.loop.gateway.names
-		names.drop(w.used)
+		g.names.drop(w.used)
 		for _, t := range w.watched {
-			names.drop(t)
+			g.names.drop(t)
 		}
 	}
 }
 
 // interests are what the client has asked for.
-func (f *forward) interests() engine.Interests {
+func (f *Client) interests() engine.Interests {
 	w := f.wants
 	if w == nil {
 		return engine.Interests{Used: firstTube, Watched: []string{firstTube}, Mode: codec.FIFO}
 	}
-	x := engine.Interests{Used: w.used.name, Watched: make([]string, len(w.watched)), Weights: slices.Clone(w.weights), Mode: w.mode, Info: w.info}
+	x := engine.Interests{
+		Used: w.used.name, Watched: make([]string, len(w.watched)), Weights: slices.Clone(w.weights),
+		Mode: w.mode, Info: w.info,
+	}
 	for i, t := range w.watched {
 		x.Watched[i] = t.name
 	}
@@ -224,8 +232,8 @@ func (f *forward) interests() engine.Interests {
 }
 
 // setInterests is for a client that has asked for that before it was forwarded.
-func (f *forward) setInterests(x engine.Interests) {
-	names := &f.conn.loop.gateway.names
+func (g *Gateway) setInterests(f *Client, x engine.Interests) {
+	names := &g.names
 	w := &wants{used: names.get([]byte(x.Used)), weights: slices.Clone(x.Weights), mode: x.Mode, info: x.Info}
 	for _, t := range x.Watched {
 		w.watched = append(w.watched, names.get([]byte(t)))

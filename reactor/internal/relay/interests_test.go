@@ -1,4 +1,4 @@
-package reactor
+package relay
 
 import (
 	"bytes"
@@ -12,22 +12,29 @@ import (
 	"trellis/reactor/internal/trunk"
 )
 
+// sleeper is a loop that nobody has to wake.
+type sleeper struct{}
+
+func (sleeper) Wake()             {}
+func (sleeper) Alarm(engine.Time) {}
+
 // wanting is a client of a gateway, and its session at the leader.
 type wanting struct {
-	*forward
+	*testConn
 	session engine.Session
 }
 
 // What a gateway knows of its clients' tubes is what the leader's engine has.
 func TestAGatewayKnowsWhatItsClientsHaveAskedFor(t *testing.T) {
 	t.Parallel()
-	g := newLoneGateway(t, 3)
+	g := newRig(t)
+	g.connect(welcome(1, 0))
 	e := engine.New(engine.Config{MaxJobSize: maxJob, Limits: engine.Limits{Watched: 5}})
-	l := e.NewLoop(g.loop)
+	l := e.NewLoop(sleeper{})
 	clients := make([]wanting, 3)
 	for i := range clients {
 		w := &clients[i]
-		w.forward = g.channels[i+1]
+		w.testConn = g.client(fmt.Sprint(i))
 		l.Open(&w.session, 1)
 	}
 	r := rand.New(rand.NewPCG(3, 4))
@@ -35,7 +42,7 @@ func TestAGatewayKnowsWhatItsClientsHaveAskedFor(t *testing.T) {
 	for i := range 5000 {
 		w := &clients[r.IntN(3)]
 		cmd := codec.Command{Op: codec.OpUse, Tube: fmt.Append(nil, "t", r.IntN(8))}
-		it := trunk.Item{Kind: trunk.KindState, Channel: w.channel, Flags: trunk.Uses, Data: cmd.Tube}
+		it := trunk.Item{Kind: trunk.KindState, Channel: w.client.channel, Flags: trunk.Uses, Data: cmd.Tube}
 		switch r.IntN(8) {
 		case 0:
 		case 1, 2, 3:
@@ -57,12 +64,11 @@ func TestAGatewayKnowsWhatItsClientsHaveAskedFor(t *testing.T) {
 		}
 		if i%5 == 0 { // several clients may have states that wait
 			for i := range clients {
-				g.tell(replies(clients[i].channel, 0, 0, "x"))
-				clients[i].credit = trunk.FirstCredit
-				drain(g.clients[i], make([]byte, 100))
+				g.tell(replies(clients[i].client.channel, 0, 0, "x"))
+				clients[i].client.credit = trunk.FirstCredit
 			}
 			for i := range clients {
-				want, got := clients[i].session.Interests(), clients[i].interests()
+				want, got := clients[i].session.Interests(), clients[i].client.interests()
 				if got.Mode == codec.Default {
 					got.Mode = codec.FIFO
 				}
@@ -75,14 +81,14 @@ func TestAGatewayKnowsWhatItsClientsHaveAskedFor(t *testing.T) {
 	if said < 2500 || len(g.names.all) > 9 {
 		t.Errorf("%d commands were done, and there are %d names", said, len(g.names.all))
 	}
-	x := clients[0].interests()
-	clients[1].dropWants()
-	clients[1].setInterests(x)
-	if got := clients[1].interests(); !reflect.DeepEqual(got, x) {
+	x, f := clients[0].client.interests(), clients[1].client
+	g.dropWants(f)
+	g.setInterests(f, x)
+	if got := f.interests(); !reflect.DeepEqual(got, x) {
 		t.Errorf("%+v became %+v", x, got)
 	}
 	for _, c := range g.conns {
-		c.end(g.loop.server.now())
+		c.leave()
 	}
 	g.dropStates()
 	if g.names.unused != len(g.names.all) {
@@ -93,27 +99,29 @@ func TestAGatewayKnowsWhatItsClientsHaveAskedFor(t *testing.T) {
 // What is said before replies that do not come does not count.
 func TestStatesCountWithTheRepliesBehindThem(t *testing.T) {
 	t.Parallel()
-	g := newLoneGateway(t, 2)
-	f := g.channels[1]
-	g.tell(state(1, trunk.Uses, "a"), replies(2, 0, 0, "x"))
-	if got := f.interests().Used; got != "default" || len(g.states) != 1 {
-		t.Errorf("it uses %s, and %d states wait", got, len(g.states))
+	g := newRig(t)
+	g.connect(welcome(1, 0))
+	f := g.client("a").client
+	g.client("b")
+	g.tell(says(1, trunk.Uses, "a"), replies(2, 0, 0, "x"))
+	if got := f.interests().Used; got != "default" || len(g.link.states) != 1 {
+		t.Errorf("it uses %s, and %d states wait", got, len(g.link.states))
 	}
 	g.tell(replies(1, 0, 0, "x"))
-	if got := f.interests().Used; got != "a" || len(g.states) != 0 {
-		t.Errorf("it uses %s, and %d states wait", got, len(g.states))
+	if got := f.interests().Used; got != "a" || len(g.link.states) != 0 {
+		t.Errorf("it uses %s, and %d states wait", got, len(g.link.states))
 	}
-	g.tell(state(1, trunk.Uses, "b"))
+	g.tell(says(1, trunk.Uses, "b"))
 	g.dropStates()
 	g.tell(replies(1, 0, 0, "x"))
 	if got := f.interests().Used; got != "a" || g.names.unused != 1 {
 		t.Errorf("it uses %s, and %d names are not used", got, g.names.unused)
 	}
-	it := state(1, trunk.Uses, "c")
+	it := says(1, trunk.Uses, "c")
 	for range maxStates {
 		g.tell(it)
 	}
-	if err := g.take(g.loop.server.now(), &it); err != errStates {
+	if _, err := g.Item(0, &it); err != errStates {
 		t.Errorf("one more: %v", err)
 	}
 }
@@ -122,40 +130,27 @@ func TestStatesCountWithTheRepliesBehindThem(t *testing.T) {
 func TestStatesOfClientsThatHaveGoneAreForgotten(t *testing.T) {
 	t.Parallel()
 	for _, before := range []bool{false, true} {
-		ts, leader := serveResumed(t, "tcp", func(*Config) {})
-		k := leader.welcomeAs(second(1, 0))
-		_, _ = k.expectResumed()
-		look := func(what string, cond func(*gateway) bool) {
-			t.Helper()
-			ts.until(what, func() (is bool) {
-				ts.onLoops(func(l *loop) { is = cond(l.gateway) })
-				return is
-			})
-		}
+		g := newRig(t)
+		g.connect(welcome(1, 0))
 		for i := range 3 {
-			c := ts.dial()
-			k.expectOpen(1)
+			c := g.client("c")
 			c.send("use a\r\n")
-			k.expectInput(1, "use a\r\n")
-			uses := state(1, trunk.Uses, fmt.Sprintf("a%d", i))
+			uses := says(1, trunk.Uses, fmt.Sprintf("a%d", i))
 			if before {
-				k.send(uses)
-				look("it is said", func(g *gateway) bool { return len(g.states) == 1 })
+				g.tell(uses)
 			}
-			c.reset()
-			k.expect(trunk.KindClose, 1)
+			c.leave()
 			if !before {
-				k.send(uses)
+				g.tell(uses)
 			}
-			k.send(replies(1, 7, 0, "USING a\r\n"), endOf(1, 7))
-			look("the channel is free", func(g *gateway) bool { return len(g.free) == 1 })
+			g.tell(replies(1, 7, 0, "USING a\r\n"), trunk.Item{Kind: trunk.KindEnd, Channel: 1, Number: 7})
+			if len(g.link.free) != 1 {
+				t.Fatalf("%d channels are free", len(g.link.free))
+			}
 		}
-		ts.onLoops(func(l *loop) {
-			g := l.gateway
-			if n := len(g.states); n != 0 || g.names.unused != len(g.names.all) {
-				t.Errorf("%d states are kept, and %d of %d names are not used", n, g.names.unused, len(g.names.all))
-			}
-		})
+		if n := len(g.link.states); n != 0 || g.names.unused != len(g.names.all) {
+			t.Errorf("%d states are kept, and %d of %d names are not used", n, g.names.unused, len(g.names.all))
+		}
 	}
 }
 

@@ -1,0 +1,188 @@
+package reactor
+
+import (
+	"sync/atomic"
+	"time"
+
+	"trellis/reactor/internal/relay"
+	"trellis/reactor/internal/trunk"
+)
+
+// forward begins to forward a client whose phase says so.
+func (c *conn) forward(now time.Duration) {
+	g := c.loop.gateway
+	g.clients[c] = g.Forward(now, (*forwardedConn)(c), c.loop.granted[c])
+}
+
+// forwarding is what is known of a client that is forwarded, nil for any other.
+func (c *conn) forwarding() *relay.Client {
+	if g := c.loop.gateway; g != nil {
+		return g.clients[c]
+	}
+	return nil
+}
+
+// awaitsLeader reports whether a leader is to hear of the client, and none has yet.
+func (c *conn) awaitsLeader() bool {
+	f := c.forwarding()
+	if f == nil || c.phase != forwarded {
+		return false
+	}
+	_, awaits := f.AwaitsLeader()
+	return awaits
+}
+
+// pass passes on what the client has sent, or keeps it until that can be done.
+func (c *conn) pass(now time.Duration, p []byte) {
+	l := c.loop
+	g := l.gateway
+	f := g.clients[c]
+	if !g.Input(f, now, p) {
+		c.backlog().in.add(p, &l.counts)
+		g.AskTurn(f)
+	}
+	if c.x != nil || l.draining {
+		c.conclude(now)
+	}
+}
+
+// beginPassing sends a client of a gateway the reply to its token, and passes on what has come behind it.
+func (c *conn) beginPassing(now time.Duration, p []byte) {
+	c.flush()
+	c.noteActivity(now)
+	if len(p) > 0 && c.phase == forwarded {
+		c.pass(now, p)
+	} else if c.x != nil || c.loop.draining {
+		c.conclude(now)
+	}
+}
+
+// closeForwarded ends the session of a client that is or might have been forwarded.
+func (c *conn) closeForwarded() {
+	if c.closure > postponed {
+		return
+	}
+	c.decoder.Release()
+	c.closure = closed
+	if f := c.forwarding(); f != nil && c.loop.gateway.Close(f) {
+		c.closure = closing // until the leader has given back what the client has reserved
+	}
+}
+
+// forgetForwarded is for a connection that has ended.
+func (c *conn) forgetForwarded() {
+	if f := c.forwarding(); f != nil {
+		c.loop.gateway.Forget(f)
+		delete(c.loop.gateway.clients, c)
+	}
+}
+
+// lost counts the clients that were ended for a cause; it is nil for those that have left.
+func (n *counts) lost(why relay.Cause) *atomic.Uint64 {
+	switch why {
+	case relay.TrunkEnded:
+		return &n.trunkLost
+	case relay.Unrepeatable:
+		return &n.unrepeated
+	case relay.Contactless:
+		return &n.noContact
+	case relay.Lagging:
+		return &n.lags
+	}
+	return nil
+}
+
+// forwardedConn is a connection as the gateway's end of a trunk has it.
+type forwardedConn conn
+
+// Open implements relay.Conn.
+func (f *forwardedConn) Open(session uint64) trunk.Open {
+	e := (*conn)(f).endpoint()
+	o := trunk.OpenOf(session, e.Addr)
+	switch {
+	case e.Own:
+		o.Network = trunk.NetworkOwn
+	case e.Unix:
+		o.Network = trunk.NetworkUnix
+	}
+	return o
+}
+
+// Intake implements relay.Conn.
+func (f *forwardedConn) Intake() relay.Intake {
+	switch {
+	case f.x != nil && f.x.in.rest:
+		return relay.Unread
+	case f.intake >= finished:
+		return relay.Ended
+	}
+	return relay.Reading
+}
+
+// Input implements relay.Conn.
+func (f *forwardedConn) Input() []byte {
+	if f.x == nil || f.x.in.empty() {
+		return nil
+	}
+	return f.x.in.bytes()
+}
+
+// TakeInput implements relay.Conn.
+func (f *forwardedConn) TakeInput(n int) {
+	in := &f.x.in
+	in.keepLast(in.len()-n, &f.loop.counts)
+}
+
+// ReturnInput implements relay.Conn.
+func (f *forwardedConn) ReturnInput(pieces [][]byte) {
+	(*conn)(f).backlog().in.prepend(&f.loop.counts, pieces...)
+}
+
+// Owed implements relay.Conn.
+func (f *forwardedConn) Owed() int {
+	if c := (*conn)(f); c.pendingOutput() {
+		return c.x.out.len()
+	}
+	return 0
+}
+
+// AwaitLeader implements relay.Conn.
+func (f *forwardedConn) AwaitLeader(now, until time.Duration) {
+	if f.deadline == nil {
+		f.deadline = &deadline{conn: (*conn)(f), active: now, index: -1}
+	}
+	f.loop.deadlines.set(f.deadline, until)
+}
+
+// LeaderHeard implements relay.Conn.
+func (f *forwardedConn) LeaderHeard() { (*conn)(f).forgetDeadline() }
+
+// forgetDeadline takes the deadline off the connection, if that is the leader's to set.
+func (c *conn) forgetDeadline() {
+	if d := c.deadline; d != nil && !d.ending && !c.retired() {
+		c.loop.deadlines.remove(d)
+		c.deadline = nil
+	}
+}
+
+// Drain implements relay.Conn.
+func (f *forwardedConn) Drain(more bool) {
+	c := (*conn)(f)
+	if c.phase != forwarded {
+		return // it turns out to be broken
+	}
+	if more {
+		c.backlog().behindQuit = true
+	}
+	c.enter(draining)
+}
+
+// Reset implements relay.Conn.
+func (f *forwardedConn) Reset() {
+	c := (*conn)(f)
+	c.resetOnClose()
+	c.fail()
+}
+
+// GaveBack implements relay.Conn.
+func (f *forwardedConn) GaveBack() { f.closure = closed }

@@ -1,0 +1,82 @@
+package relay
+
+import (
+	"trellis/engine"
+	"trellis/reactor/internal/trunk"
+)
+
+// What clients of a gateway may do: the gateway knows them, and the leader executes their commands. The gateway sends
+// the leader each grant once, and then names it by a number.
+
+const (
+	// maxGrants is how many bytes of grants a gateway may have on a trunk.
+	maxGrants = 64 << 20
+	// maxNumbers is how many grants the leader knows at a time.
+	maxNumbers = 1 << 10
+	// maxGrant is how many bytes of items a grant may have.
+	maxGrant = maxGrants / maxNumbers
+)
+
+// grantNumbers are the grants that the leader knows. The number of the oldest becomes that of the next: clients that
+// were opened with it keep what they had.
+type grantNumbers struct {
+	numbers map[*engine.Grant]uint32
+	grants  []*engine.Grant // that of number n at n-1
+	oldest  int
+}
+
+// add gives a grant a number.
+func (t *grantNumbers) add(g *engine.Grant) (number uint32) {
+	if t.numbers == nil {
+		t.numbers = make(map[*engine.Grant]uint32)
+	}
+	if len(t.grants) < maxNumbers {
+		t.grants = append(t.grants, g)
+		number = uint32(len(t.grants))
+	} else {
+		delete(t.numbers, t.grants[t.oldest])
+		t.grants[t.oldest] = g
+		number = uint32(t.oldest + 1)
+		t.oldest = (t.oldest + 1) % maxNumbers
+	}
+	t.numbers[g] = number
+	return number
+}
+
+// grantNumber is the number under which the leader knows a client's grant, 0 for none. The grant is sent if need be.
+// ok is false for a grant that no leader takes.
+func (k *link) grantNumber(g *engine.Grant) (number uint32, ok bool) {
+	if n := k.grants.numbers[g]; n != 0 || g == nil {
+		return n, true
+	}
+	items := grantItems(g)
+	if items == nil {
+		return 0, false
+	}
+	number = k.grants.add(g)
+	for i := range items {
+		items[i].Number = number
+		k.send(items[i])
+	}
+	return number, true
+}
+
+// grantItems are the items of a grant but for its number; none if it is too large.
+func grantItems(g *engine.Grant) (items []trunk.Item) {
+	name, account, rights, tubes := g.Terms()
+	part := trunk.Grant{Name: name, Account: account, Rights: uint8(rights), Tubes: tubes}
+	size := 0
+	for {
+		it := trunk.Item{Kind: trunk.KindGrant}
+		it.Data, part.Tubes = part.Append(nil)
+		if size += len(it.Data); size > maxGrant {
+			return nil
+		}
+		if part.Tubes != nil {
+			it.Flags = trunk.More
+		}
+		if items = append(items, it); part.Tubes == nil {
+			return items
+		}
+	}
+}
