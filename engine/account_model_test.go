@@ -168,12 +168,12 @@ func (c *census) accounts() {
 		for _, t := range sh.byName {
 			bytes := ofTube[t.index]
 			if t.limited != nil {
-				for s := range t.limited.keys.all() {
+				for s := range t.limited.keys.All() {
 					bytes += limitedKeyFootprint(s.key) + groupMemory*int64(len(s.allGroups()))
 				}
 			}
 			if t.fair != nil {
-				for k := range t.fair.keys.all() {
+				for k := range t.fair.keys.All() {
 					bytes += fairKeyFootprint(k.key)
 				}
 			}
@@ -188,7 +188,7 @@ func (c *census) accounts() {
 				c.failf("the keyspaces of shard %d are linked wrongly", sh.number)
 			}
 		}
-		for s := range sh.keyspaces.all() {
+		for s := range sh.keyspaces.All() {
 			if !listed[s] {
 				c.failf("the keyspace %s is not listed", s.name)
 			}
@@ -200,8 +200,8 @@ func (c *census) accounts() {
 			c.holding(&s.holding, d.of(s.name), bytes, "keyspace "+s.name)
 			add(s.account.Load(), 0, 0, int64(s.holders), bytes)
 		}
-		if len(listed) != sh.keyspaces.count || sh.recounting != nil {
-			c.failf("shard %d lists %d keyspaces of %d", sh.number, len(listed), sh.keyspaces.count)
+		if len(listed) != sh.keyspaces.Len() || sh.recounting != nil {
+			c.failf("shard %d lists %d keyspaces of %d", sh.number, len(listed), sh.keyspaces.Len())
 		}
 	}
 	for _, a := range c.engine.Accounts() {

@@ -44,7 +44,7 @@ func (c *census) groups() {
 	}
 	lists := map[listed]int{}
 	for _, sh := range e.shards {
-		for k := range sh.keyed.all() {
+		for k := range sh.keyed.All() {
 			_, j := sh.find(k.id)
 			x := k.terms
 			if grouped := x != nil && (x.Group != "" || x.After != ""); grouped != (j.flags&hasGroups != 0) {
@@ -81,9 +81,9 @@ func (c *census) groups() {
 	n, waits := 0, 0
 	for i := range e.groups.stripes {
 		s := &e.groups.stripes[i]
-		c.check(s.table.check(), "groups")
+		c.check(s.table.Check(), "groups")
 		blocked := 0
-		for g := range s.table.all() {
+		for g := range s.table.All() {
 			n++
 			got := counts{g.members, g.buried, g.held, g.in}
 			w := want[g.name]
@@ -106,8 +106,8 @@ func (c *census) groups() {
 		c.failf("there are %d groups, should be %d", n, len(want))
 	}
 	for _, sh := range e.shards {
-		c.check(sh.held.check(), "lists of held jobs")
-		for l := range sh.held.all() {
+		c.check(sh.held.Check(), "lists of held jobs")
+		for l := range sh.held.All() {
 			waits++
 			if m := lists[listed{sh, l.group.name, l.condition}]; m != len(l.jobs) || m == 0 {
 				c.failf("shard %d lists %d jobs that are held for %s, has %d", sh.number, len(l.jobs), l.group.name, m)

@@ -5,7 +5,7 @@ import "slices"
 // limits checks the limited keys of a tube.
 func (c *census) limits(sh *shard, t *tube) {
 	l := t.limited
-	if l.keys.count == 0 {
+	if l.keys.Len() == 0 {
 		c.failf("%s has room for limited keys and none", t.name)
 	}
 	passed, crowded := map[ref]bool{}, 0
@@ -25,7 +25,7 @@ func (c *census) limits(sh *shard, t *tube) {
 	jobs := map[*group]int{}
 	held := map[*limitedKey]uint32{}
 	ofKey := map[*limitedKey]int{}
-	for k := range sh.keyed.all() {
+	for k := range sh.keyed.All() {
 		r, j := sh.find(k.id)
 		if j == nil || k.group == nil || k.group.key.tube != t {
 			continue
@@ -43,8 +43,8 @@ func (c *census) limits(sh *shard, t *tube) {
 		}
 	}
 	n := 0
-	c.check(l.keys.check(), "limited keys of "+t.name)
-	for s := range l.keys.all() {
+	c.check(l.keys.Check(), "limited keys of "+t.name)
+	for s := range l.keys.All() {
 		key := s.key
 		if t.limitedKeyOf(key) != s || s.tube != t || s.reserved != held[s] || s.jobs != ofKey[s] {
 			c.failf("key %s of %s: %d of %d jobs are reserved, counts %d of %d", key, t.name, held[s], ofKey[s], s.reserved, s.jobs)
@@ -88,7 +88,7 @@ func (s *limitedKey) allGroups() (list []*group) {
 		list = append(list, s.only)
 	}
 	if s.others != nil {
-		list = slices.AppendSeq(list, s.others.all())
+		list = slices.AppendSeq(list, s.others.All())
 	}
 	return list
 }
@@ -151,20 +151,20 @@ func (c *census) keys(sh *shard, want *jobCounts) {
 	}
 	for _, t := range sh.byName {
 		if t.limited != nil {
-			limited += t.limited.keys.count
+			limited += t.limited.keys.Len()
 		}
 		if t.fair != nil {
-			fair += t.fair.keys.count
+			fair += t.fair.keys.Len()
 		}
 	}
-	c.check(sh.keyed.check(), "jobs with keys")
-	c.check(sh.holders.check(), "holders of unique keys")
+	c.check(sh.keyed.Check(), "jobs with keys")
+	c.check(sh.holders.Check(), "holders of unique keys")
 	holders := map[*keyspace]int{}
-	for k := range sh.holders.all() {
+	for k := range sh.holders.All() {
 		holders[k.space]++
 	}
 	held, listed := 0, 0
-	for s := range sh.keyspaces.all() {
+	for s := range sh.keyspaces.All() {
 		name := s.name
 		held += s.holders
 		n := 0
@@ -181,36 +181,33 @@ func (c *census) keys(sh *shard, want *jobCounts) {
 		listed += n
 	}
 	n := &sh.totals
-	if keyed != sh.keyed.count || held != unique+tombstones || held != sh.holders.count || listed != tombstones ||
+	if keyed != sh.keyed.Len() || held != unique+tombstones || held != sh.holders.Len() || listed != tombstones ||
 		n.unique != unique || n.tombstones != tombstones || n.limited != limited || n.fair != fair {
 		c.failf("shard %d counts %d unique keys, %d tombstones, %d limited and %d fair keys and %d jobs with keys; has %d, %d, %d, %d and %d; %d keys are held, %d tombstones listed",
-			sh.number, n.unique, n.tombstones, n.limited, n.fair, sh.keyed.count, unique, tombstones, limited, fair, keyed, held, listed)
+			sh.number, n.unique, n.tombstones, n.limited, n.fair, sh.keyed.Len(), unique, tombstones, limited, fair, keyed, held, listed)
 	}
 }
 
 // expiries checks the heap of expiries of a shard, and that those stand there who have to.
 func (c *census) expiries(sh *shard) {
 	x := &sh.expiries
-	for i := range x.heap.count {
-		e := x.heap.at(i)
+	for i := range x.heap.Len() {
+		e := x.heap.At(i)
 		j := sh.job(sh.shared.ids.Get(e.k.id).Ref())
 		if e.k != sh.keyedOf(j) || int(e.k.place) != i+1 {
 			c.failf("entry %d of the expiries is job %d at %d", i, e.k.id, e.k.place)
 		}
-		if parent := x.heap.at((i - 1) / pagedArity); i > 0 && e.before(parent) {
-			c.failf("entry %d of the expiries is before its parent", i)
-		}
 	}
-	if n := len(x.heap.pages); n > 0 && x.heap.count <= (n-2)<<pageBits || n<<pageBits < x.heap.count {
-		c.failf("%d pages for %d expiries", n, x.heap.count)
+	if err := x.heap.Check(); err != nil {
+		c.failf("expiries: %w", err)
 	}
-	if x.heap.count > 0 {
-		c.covered(&x.timer, x.heap.at(0).at, "expiries")
+	if x.heap.Len() > 0 {
+		c.covered(&x.timer, x.heap.At(0).at, "expiries")
 	} else if x.timer.Scheduled() {
 		c.timers[&x.timer] = "expiries"
 	}
 	standing := 0
-	for k := range sh.keyed.all() {
+	for k := range sh.keyed.All() {
 		_, j := sh.find(k.id)
 		if j == nil {
 			continue // found elsewhere
@@ -230,8 +227,8 @@ func (c *census) expiries(sh *shard) {
 			c.failf("job %d, which is %v, is not to expire", j.ID, j.state)
 		}
 	}
-	if standing != x.heap.count {
-		c.failf("%d jobs stand among %d expiries", standing, x.heap.count)
+	if standing != x.heap.Len() {
+		c.failf("%d jobs stand among %d expiries", standing, x.heap.Len())
 	}
 }
 
@@ -254,9 +251,9 @@ func (c *census) countKeys() {
 // fair checks the fair keys of a tube.
 func (c *census) fair(sh *shard, t *tube) {
 	f := t.fair
-	c.check(f.keys.check(), "fair keys of "+t.name)
+	c.check(f.keys.Check(), "fair keys of "+t.name)
 	jobs, held := map[*fairKey]uint32{}, map[*fairKey]uint32{}
-	for k := range sh.keyed.all() {
+	for k := range sh.keyed.All() {
 		if _, j := sh.find(k.id); j != nil && j.flags&isFair != 0 && j.tube == t.index {
 			jobs[k.terms.fair]++
 			if j.state == reserved {
@@ -268,7 +265,7 @@ func (c *census) fair(sh *shard, t *tube) {
 		c.failf("%s remembers the key %s", t.name, k.key)
 	}
 	all, reserved, waiting := 0, 0, 0
-	for k := range f.keys.all() {
+	for k := range f.keys.All() {
 		all += int(k.jobs)
 		reserved += int(k.reserved)
 		if t.fairKeyOf(k.key) != k || k.jobs == 0 || k.jobs != jobs[k] || k.reserved != held[k] {
@@ -285,16 +282,14 @@ func (c *census) fair(sh *shard, t *tube) {
 		}
 		waiting++
 		j := sh.job(k.candidates.First(sh.table))
-		if want, got := (standing{rankOf(j.pri, int(k.reserved)), k.now, j.ID, k}), *f.line.at(k.index); got != want {
+		if want, got := (standing{rankOf(j.pri, int(k.reserved)), k.now, j.ID, k}), *f.line.At(k.index); got != want {
 			c.failf("%s stands in line as %+v, should as %+v", k.key, got, want)
 		}
 	}
-	if all != f.jobs || reserved != f.reserved || waiting != f.line.count {
-		c.failf("%s: %d jobs have fair keys, %d reserved, counts %d and %d; %d keys wait, %d stand in line", t.name, all, reserved, f.jobs, f.reserved, waiting, f.line.count)
+	if all != f.jobs || reserved != f.reserved || waiting != f.line.Len() {
+		c.failf("%s: %d jobs have fair keys, %d reserved, counts %d and %d; %d keys wait, %d stand in line", t.name, all, reserved, f.jobs, f.reserved, waiting, f.line.Len())
 	}
-	for i := 1; i < f.line.count; i++ {
-		if f.line.at(i).before(f.line.at((i - 1) / pagedArity)) {
-			c.failf("entry %d of %s is before the one above", i, t.name)
-		}
+	if err := f.line.Check(); err != nil {
+		c.failf("the line of %s: %w", t.name, err)
 	}
 }

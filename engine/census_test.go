@@ -155,7 +155,7 @@ func (c *census) loop(l *Loop) {
 			c.failf("a session in the mailbox has claim %d", s.claimed.Load())
 		}
 	}
-	for _, s := range l.turns.list[l.turns.head:] {
+	for _, s := range l.turns.All() {
 		if s.loop != l {
 			c.failf("a session is in the queue of another loop")
 		}
@@ -556,7 +556,7 @@ func checkEmpty(e *Engine) (errs []error) {
 	c := &census{engine: e, firstID: e.ids.Last.Load()}
 	errs = c.run()
 	for _, sh := range e.shards {
-		if sh.keyed.count != 0 || sh.holders.count != 0 || sh.keyspaces.count != 0 {
+		if sh.keyed.Len() != 0 || sh.holders.Len() != 0 || sh.keyspaces.Len() != 0 {
 			errs = append(errs, fmt.Errorf("shard %d has keys", sh.number))
 		}
 		if sh.jobs.Live() != 0 || len(sh.freeReservations) != len(sh.reservations)-1 || len(sh.byName) > 1 {

@@ -5,6 +5,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/sliceheap"
 )
 
 // statsTubeX describes a tube with what beanstalkd does not count.
@@ -118,10 +119,10 @@ func (li *listingTubes) look() (more bool) {
 		case name <= li.after || li.all.permits != nil && !li.all.permits(name):
 		case len(li.page) < li.most:
 			li.page = append(li.page, name)
-			heapUp(li.page, laterName)
+			sliceheap.Up(li.page, laterName)
 		case name < li.page[0]:
 			li.page[0] = name
-			heapDown(li.page, laterName)
+			sliceheap.Down(li.page, laterName)
 		}
 	}
 	return true

@@ -10,39 +10,40 @@ import (
 	"pgregory.net/rapid"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/pagedheap"
 )
 
 // The first of the heap is the one that expires first, whatever comes and goes.
 func TestExpiriesComeInTheirOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var h pagedHeap[expiry, *expiry]
+		var h pagedheap.Heap[expiry, *expiry]
 		var want []expiry
 		order := func(a, b expiry) int {
-			if a.before(&b) {
+			if a.Before(&b) {
 				return -1
 			}
 			return 1
 		}
-		n := rapid.SampledFrom([]int{0, 3, 100, 3*pageLen + 5}).Draw(t, "at first")
+		n := rapid.SampledFrom([]int{0, 3, 100, 3*pagedheap.PageLen + 5}).Draw(t, "at first")
 		for id := uint64(1); id <= uint64(n+100); id++ {
 			e := expiry{Time(rapid.IntRange(0, 50).Draw(t, "at")), &keyed{id: id}}
-			h.push(e)
+			h.Push(e)
 			want = append(want, e)
 			for range rapid.IntRange(0, 2).Draw(t, "go") {
 				if int(id) > n && len(want) > 0 {
 					i := rapid.IntRange(0, len(want)-1).Draw(t, "which")
-					h.remove(int(want[i].k.place) - 1)
+					h.Remove(int(want[i].k.place) - 1)
 					want = slices.Delete(want, i, i+1)
 				}
 			}
 		}
 		slices.SortFunc(want, order)
 		for _, e := range want {
-			if got := *h.at(0); got != e || got.k.place != 1 {
+			if got := *h.At(0); got != e || got.k.place != 1 {
 				t.Fatalf("first is %d of job %d at %d, want %d of job %d", got.at, got.k.id, got.k.place, e.at, e.k.id)
 			}
-			if h.remove(0); len(h.pages) > h.count>>pageBits+2 {
-				t.Fatalf("%d pages for %d entries", len(h.pages), h.count)
+			if h.Remove(0); h.Pages() > h.Len()/pagedheap.PageLen+2 {
+				t.Fatalf("%d pages for %d entries", h.Pages(), h.Len())
 			}
 		}
 	})
@@ -61,11 +62,11 @@ func TestManyJobsExpireInTurns(t *testing.T) {
 		var locks tx
 		sh := s.engine.shards[2]
 		turns := 0
-		for ; sh.expiries.heap.count > 0; turns++ {
-			before := sh.expiries.heap.count
+		for ; sh.expiries.heap.Len() > 0; turns++ {
+			before := sh.expiries.heap.Len()
 			sh.lock(&locks, s.now+Time(turns))
 			sh.unlock(&locks)
-			if n := before - sh.expiries.heap.count; n == 0 || n > maxMoves {
+			if n := before - sh.expiries.heap.Len(); n == 0 || n > maxMoves {
 				t.Fatalf("%d jobs expire while the shard is locked", n)
 			}
 			if turns == 0 && sh.totals.in[delayed] > 0 {

@@ -10,15 +10,16 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/pagedheap"
 )
 
 // A line gives its keys in order, however many come, go and change.
 func TestALineHasItsFirstKeyInFront(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
-	var line pagedHeap[standing, *standing]
+	var line pagedheap.Heap[standing, *standing]
 	var keys []*fairKey
 	order := func(a, b *fairKey) int {
-		if line.at(a.index).before(line.at(b.index)) {
+		if line.At(a.index).Before(line.At(b.index)) {
 			return -1
 		}
 		return 1
@@ -28,41 +29,41 @@ func TestALineHasItsFirstKeyInFront(t *testing.T) {
 	}
 	for step := range 20_000 {
 		switch n := len(keys); {
-		case n == 0 || n < 4*pageLen && step%4000 < 2000 && rnd.IntN(3) > 0:
+		case n == 0 || n < 4*pagedheap.PageLen && step%4000 < 2000 && rnd.IntN(3) > 0:
 			k := new(fairKey)
 			s := some()
 			s.key = k
-			line.push(s)
+			line.Push(s)
 			keys = append(keys, k)
 		case rnd.IntN(3) > 0:
 			i := rnd.IntN(n)
-			line.remove(keys[i].index)
+			line.Remove(keys[i].index)
 			keys = slices.Delete(keys, i, i+1)
 		default:
 			k := keys[rnd.IntN(n)]
 			s := some()
 			s.key = k
-			line.put(k.index, s)
+			line.Put(k.index, s)
 		}
-		if line.count != len(keys) || len(line.pages)*pageLen > line.count+2*pageLen {
-			t.Fatalf("%d entries on %d pages for %d keys", line.count, len(line.pages), len(keys))
+		if line.Len() != len(keys) || line.Pages()*pagedheap.PageLen > line.Len()+2*pagedheap.PageLen {
+			t.Fatalf("%d entries on %d pages for %d keys", line.Len(), line.Pages(), len(keys))
 		}
 		if len(keys) == 0 {
 			continue
 		}
-		first := line.at(0)
+		first := line.At(0)
 		for _, k := range keys {
-			if s := line.at(k.index); s.key != k || s.before(first) {
+			if s := line.At(k.index); s.key != k || s.Before(first) {
 				t.Fatalf("step %d: entry %d has the key %p, want %p, or is before the first", step, k.index, s.key, k)
 			}
 		}
 	}
 	slices.SortFunc(keys, order)
 	for _, k := range keys {
-		if s := line.at(0); s.key != k && (s.before(line.at(k.index)) || line.at(k.index).before(s)) {
-			t.Fatalf("the first is %+v, want %+v", s, line.at(k.index))
+		if s := line.At(0); s.key != k && (s.Before(line.At(k.index)) || line.At(k.index).Before(s)) {
+			t.Fatalf("the first is %+v, want %+v", s, line.At(k.index))
 		}
-		line.remove(0)
+		line.Remove(0)
 	}
 }
 

@@ -158,7 +158,7 @@ func (e *Engine) dump() string {
 func (e *Engine) dumpKeys() string {
 	var list []string
 	for _, sh := range e.shards {
-		for k := range sh.holders.all() {
+		for k := range sh.holders.All() {
 			end := int64(0)
 			_, j := sh.find(k.id)
 			if j.state == tombstone {

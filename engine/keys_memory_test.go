@@ -22,7 +22,7 @@ func TestAJobWithoutKeysIsNoLargerForTheOthers(t *testing.T) {
 	s := newSim(100, 1)
 	s.open().putMany(t, 1, 1000, "put 0 0 9 0\r\n\r\n")
 	for _, sh := range s.engine.shards {
-		if sh.keyed.pages != nil || sh.holders.pages != nil || sh.keyspaces.pages != nil {
+		if sh.keyed.Buckets()+sh.holders.Buckets()+sh.keyspaces.Buckets() > 0 {
 			t.Error("there are tables of keys for jobs that have none")
 		}
 	}
@@ -48,8 +48,8 @@ func TestALimitedKeyKeepsNoRoomForJobsThatHaveGone(t *testing.T) {
 			s.noErrors(t)
 		}
 		c.expect(t, "DELETED\r\n", "delete %d\r\n", id)
-		if g, few := key.only, 2*n-id; few < n && key.others != nil && key.others.buckets > 2*few+1 || id >= n && g.rest.Room() > 0 {
-			t.Fatalf("after job %d, there is room for %d jobs and %d groups", id, g.rest.Room(), key.others.buckets)
+		if g, few := key.only, 2*n-id; few < n && key.others != nil && key.others.Buckets() > 2*few+1 || id >= n && g.rest.Room() > 0 {
+			t.Fatalf("after job %d, there is room for %d jobs and %d groups", id, g.rest.Room(), key.others.Buckets())
 		}
 	}
 	if key.others != nil || key.tube.limited.crowded != nil {
@@ -149,7 +149,7 @@ func TestWhatTheUniqueKeysOfATubeTakeIsCounted(t *testing.T) {
 		t.Errorf("without tombstones, %d bytes are counted", got)
 	}
 	for _, sh := range s.engine.shards {
-		if sh.keyspaces.pages != nil {
+		if sh.keyspaces.Buckets() > 0 {
 			t.Error("a table of tubes is left")
 		}
 	}

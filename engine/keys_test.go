@@ -241,8 +241,8 @@ func TestUniqueKeysNamedLikeTheirTubesDoNotShareABucket(t *testing.T) {
 		c.expect(t, fmt.Sprintf("USING x%d\r\nINSERTED %d\r\n", i, i+1), "use x%d\r\nput 0 0 9 0 idp:x%d\r\n\r\n", i, i)
 	}
 	for _, sh := range s.engine.shards {
-		if got := sh.holders.longest(); got > 16 {
-			t.Errorf("of %d keys, %d share a bucket", sh.holders.count, got)
+		if got := sh.holders.Longest(); got > 16 {
+			t.Errorf("of %d keys, %d share a bucket", sh.holders.Len(), got)
 		}
 	}
 }

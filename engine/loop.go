@@ -6,6 +6,7 @@ import (
 
 	"trellis/codec"
 	"trellis/engine/internal/arena"
+	"trellis/engine/internal/fifo"
 	"trellis/engine/internal/queue"
 )
 
@@ -47,7 +48,7 @@ type Loop struct {
 
 	// turns has the sessions that can go on, or have something left to do, first
 	// come, first served.
-	turns fifo[*Session]
+	turns fifo.Queue[*Session]
 
 	// alarm is the time for which Waker.Alarm was called last, MaxTime when that has
 	// come. Anybody may read it.
@@ -67,7 +68,7 @@ type Loop struct {
 	hasMail atomic.Bool // mail.list or mail.calls is not empty
 	taken   []*Session  // the spare slice for mail.list
 
-	calls fifo[*rollCall] // taken out of mail.calls
+	calls fifo.Queue[*rollCall] // taken out of mail.calls
 
 	// Sessions whose command found no room in the journal.
 	starved  []*Session
@@ -157,7 +158,7 @@ func (l *Loop) Left() int { return l.budget }
 func (l *Loop) Next(now Time) *Session {
 	l.tx.EndRound()
 	for l.budget > 0 {
-		if Time(l.alarm.Load()) <= now && (!l.behind || l.turns.empty()) {
+		if Time(l.alarm.Load()) <= now && (!l.behind || l.turns.Empty()) {
 			l.fireDue(now)
 		}
 		if l.hasMail.Load() {
@@ -166,11 +167,11 @@ func (l *Loop) Next(now Time) *Session {
 		if l.fed.Load() {
 			l.feed()
 		}
-		if !l.calls.empty() {
+		if !l.calls.Empty() {
 			l.answerCall(now)
 		}
-		if l.turns.empty() {
-			if !l.calls.empty() || l.hasMail.Load() {
+		if l.turns.Empty() {
+			if !l.calls.Empty() || l.hasMail.Load() {
 				continue
 			}
 			if l.behind && Time(l.alarm.Load()) <= now {
@@ -178,7 +179,7 @@ func (l *Loop) Next(now Time) *Session {
 			}
 			break
 		}
-		if s := l.turns.pop(); s.goOn(now) {
+		if s := l.turns.Pop(); s.goOn(now) {
 			l.budget -= wakeCost
 			return s
 		}
@@ -196,7 +197,7 @@ func (l *Loop) pending(now Time) bool {
 		l.gaveBack = true
 		arena.GiveBack(arena.Slice)
 	}
-	return !l.turns.empty() || !l.calls.empty() || l.hasMail.Load() || l.fed.Load() || Time(l.alarm.Load()) <= now || arena.Discarded()
+	return !l.turns.Empty() || !l.calls.Empty() || l.hasMail.Load() || l.fed.Load() || Time(l.alarm.Load()) <= now || arena.Discarded()
 }
 
 // post tells the loop of a session that somebody with these locks has just claimed.
@@ -223,7 +224,7 @@ func (l *Loop) takeMail() {
 	l.mail.mu.Lock()
 	l.taken, l.mail.list = l.mail.list, l.taken[:0]
 	for _, c := range l.mail.calls {
-		l.calls.push(c)
+		l.calls.Push(c)
 	}
 	l.mail.calls = nil
 	l.mail.woken = false
@@ -231,9 +232,9 @@ func (l *Loop) takeMail() {
 	l.mail.mu.Unlock()
 	for i, s := range l.taken {
 		l.taken[i] = nil
-		l.turns.push(s)
+		l.turns.Push(s)
 	}
-	if cap(l.taken) > maxQueueCap {
+	if cap(l.taken) > fifo.MaxCap {
 		l.taken = nil
 	}
 }
@@ -316,7 +317,7 @@ func (l *Loop) feed() {
 	l.fed.Store(false)
 	for i, s := range l.starved {
 		l.starved[i] = nil
-		l.turns.push(s)
+		l.turns.Push(s)
 	}
 	l.starved = l.starved[:0]
 }

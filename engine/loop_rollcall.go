@@ -61,16 +61,16 @@ func (c *rollCall) goOn(on *Loop) {
 // answerCall does a slice of the first call: it describes sessions of the loop for others,
 // or has the asker go on.
 func (l *Loop) answerCall(now Time) {
-	c := l.calls.first()
+	c := l.calls.First()
 	if len(c.loops) > 0 && !c.visit(l, now) {
 		return
 	}
-	l.calls.pop()
+	l.calls.Pop()
 	if len(c.loops) > 0 {
 		c.loops = c.loops[1:]
 		c.goOn(l)
 	} else if c.asker.flags&isOpen != 0 {
-		l.turns.push(c.asker)
+		l.turns.Push(c.asker)
 	}
 }
 

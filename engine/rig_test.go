@@ -388,7 +388,7 @@ func (s spy) Expire(now int64) bool {
 		s.rig.things = append(s.rig.things, dueThing{tube: x.name})
 	case *firings:
 		t := dueThing{firing: true, shard: x.shard.number}
-		for _, l := range x.lists.list[x.lists.head:] {
+		for _, l := range x.lists.All() {
 			t.lists = append(t.lists, groupWait{l.group.name, l.condition == noneLeft})
 		}
 		s.rig.things = append(s.rig.things, t)
@@ -476,7 +476,7 @@ func (r *rig) meetAlarms(loopsFirst bool) {
 	}
 	r.must(r.model.tick(r.now, r.things, r.shardOf))
 	for _, l := range r.loops {
-		for _, s := range l.turns.list[l.turns.head:] {
+		for _, s := range l.turns.All() {
 			if c := r.connOf(s); c != nil && !c.closed && c.client.verdict == "" && !c.client.claimed {
 				r.t.Fatalf("the wait of conn %d has run out at %d, should at %d", c.number, r.now, min(c.client.until, c.client.soon))
 			}
@@ -496,7 +496,7 @@ func (r *rig) check() {
 	sessions := make([]*Session, 0, len(r.conns))
 	for _, c := range r.conns {
 		r.compareOutput(c)
-		if c.client.verdict != "" && !c.woken && !slices.Contains(c.loop.turns.list, &c.session) {
+		if c.client.verdict != "" && !c.woken && !slices.Contains(c.loop.turns.All(), &c.session) {
 			r.t.Fatalf("the wait of conn %d has run out and nobody said so", c.number)
 		}
 		sessions = append(sessions, &c.session)
@@ -514,7 +514,7 @@ func (r *rig) check() {
 		if l.alarm > l.due {
 			r.t.Errorf("loop %d is due at %d, its alarm is for %d", i, l.due, l.alarm)
 		}
-		if (l.hasMail.Load() || !l.turns.empty()) && !l.woken && !l.owed {
+		if (l.hasMail.Load() || !l.turns.Empty()) && !l.woken && !l.owed {
 			r.t.Errorf("loop %d has something to do and nobody said so", i)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"trellis/binlog/journal"
 	"trellis/codec"
 	"trellis/engine/internal/arena"
+	"trellis/engine/internal/fifo"
 )
 
 // A slowLoop is what the loop of a server does, one round at a time: it does not poll
@@ -682,7 +683,7 @@ func TestAWaitGoesOnWhenTheJobThatEndedItIsGone(t *testing.T) {
 }
 
 func TestALoopKeepsMemoryForFewUnfinishedPuts(t *testing.T) {
-	const n = 3 * maxQueueCap
+	const n = 3 * fifo.MaxCap
 	s := newSim(100, 1)
 	for range n {
 		s.open().expect(t, "", "put 0 0 9 1\r\nx")
@@ -690,7 +691,7 @@ func TestALoopKeepsMemoryForFewUnfinishedPuts(t *testing.T) {
 	for i, c := range s.conns {
 		c.expect(t, fmt.Sprintf("INSERTED %d\r\n", i+1), "\r\n")
 	}
-	if got := len(s.loops[0].tx.puts); got != maxQueueCap {
+	if got := len(s.loops[0].tx.puts); got != fifo.MaxCap {
 		t.Errorf("the loop keeps memory for %d puts", got)
 	}
 }

@@ -261,7 +261,7 @@ func (s *Session) waiter() *wait {
 // yield has the session go on with a task when others had their turn.
 func (s *Session) yield(t task) Outcome {
 	s.waiter().task = t
-	s.loop.turns.push(s)
+	s.loop.turns.Push(s)
 	return Wait
 }
 
@@ -280,7 +280,7 @@ func (l *Loop) starve(s *Session) {
 	}
 	// Room may have been called before it could see that somebody starves: try once more.
 	l.starving.Store(true)
-	l.turns.push(s)
+	l.turns.Push(s)
 }
 
 // retry is a command that has changed nothing yet and is executed again. Its Tube and

@@ -45,7 +45,7 @@ func (s *Session) finishClose(now Time) (done bool) {
 		return false
 	}
 	if !s.giveBack(now) || !s.unwatchAll(now) {
-		l.turns.push(s)
+		l.turns.Push(s)
 		return false
 	}
 	l.tx.Attend(now, s.used, -1, 0)

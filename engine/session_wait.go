@@ -116,7 +116,7 @@ func (w *wait) Expire(at int64) (done bool) {
 	if w.soon <= now {
 		w.verdict = deadlineSoon
 	}
-	s.loop.turns.push(s)
+	s.loop.turns.Push(s)
 	return true
 }
 

@@ -8,6 +8,7 @@ import (
 	"trellis/binlog/journal"
 	"trellis/engine/histogram"
 	"trellis/engine/internal/arena"
+	"trellis/engine/internal/hashtable"
 	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
 )
@@ -81,13 +82,13 @@ type shard struct {
 	tidier  tidier
 	journal journalShard
 
-	keyed      hashTable[keyed, byJobID]       // of jobs with keys, and of tombstones
-	holders    hashTable[keyed, byUniqueKey]   // of unique keys
-	keyspaces  hashTable[keyspace, byTubeName] // of tubes
-	spaces     *keyspace                       // all keyspaces, a list
-	recounting *keyspace                       // of that list: where the recount is that goes on now
+	keyed      hashtable.Table[keyed, byJobID]       // of jobs with keys, and of tombstones
+	holders    hashtable.Table[keyed, byUniqueKey]   // of unique keys
+	keyspaces  hashtable.Table[keyspace, byTubeName] // of tubes
+	spaces     *keyspace                             // all keyspaces, a list
+	recounting *keyspace                             // of that list: where the recount is that goes on now
 	tombstones tombstones
-	held       hashTable[heldList, byGroup]
+	held       hashtable.Table[heldList, byGroup]
 	firings    firings
 	expiries   expiries
 

@@ -240,10 +240,10 @@ func (t *tube) admitted(by *tally, bytes int64) {
 // sharedKeys is the number of limited and fair keys.
 func (t *tube) sharedKeys() (n int64) {
 	if t.limited != nil {
-		n += int64(t.limited.keys.count)
+		n += int64(t.limited.keys.Len())
 	}
 	if t.fair != nil {
-		n += int64(t.fair.keys.count)
+		n += int64(t.fair.keys.Len())
 	}
 	return n
 }

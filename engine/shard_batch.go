@@ -3,6 +3,7 @@ package engine
 import (
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/sliceheap"
 )
 
 // maxBatchBytes bounds the bodies in the reply to a reserve-batch, but for the first.
@@ -222,7 +223,7 @@ func mostUrgent(watched []subscription) *firstJobs {
 	for i := range watched {
 		if t := watched[i].tube; t.candidate() != 0 {
 			f.tubes = append(f.tubes, t)
-			heapUp(f.tubes, sooner)
+			sliceheap.Up(f.tubes, sooner)
 		}
 	}
 	return f
@@ -246,5 +247,5 @@ func (f *firstJobs) taken() {
 		h[0], h[last] = h[last], nil
 		f.tubes = h[:last]
 	}
-	heapDown(f.tubes, sooner)
+	sliceheap.Down(f.tubes, sooner)
 }

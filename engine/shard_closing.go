@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/sliceheap"
 )
 
 // closing is the reservations of a closed session. They are given back in the order
@@ -27,13 +28,13 @@ func older(a, b *reservation) bool { return a.age > b.age }
 
 func (v *closing) add(x reservation) {
 	v.jobs = append(v.jobs, x)
-	heapUp(v.jobs, older)
+	sliceheap.Up(v.jobs, older)
 }
 
 func (v *closing) removeOldest() {
 	last := len(v.jobs) - 1
 	v.jobs[0], v.jobs = v.jobs[last], v.jobs[:last]
-	heapDown(v.jobs, older)
+	sliceheap.Down(v.jobs, older)
 }
 
 // giveBackSlice is how many reservations are looked at under one lock.

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/pagedheap"
 	"trellis/engine/internal/queue"
 )
 
@@ -19,7 +20,7 @@ import (
 // expiries are the expiries of a shard. The shard's lock guards them.
 type expiries struct {
 	shard *shard
-	heap  pagedHeap[expiry, *expiry]
+	heap  pagedheap.Heap[expiry, *expiry]
 	timer queue.Timer // fires no later than the first is due
 }
 
@@ -32,9 +33,11 @@ type expiry struct {
 	k  *keyed
 }
 
-func (e *expiry) before(f *expiry) bool { return e.at < f.at || e.at == f.at && e.k.id < f.k.id }
+// Before implements pagedheap.Entry.
+func (e *expiry) Before(f *expiry) bool { return e.at < f.at || e.at == f.at && e.k.id < f.k.id }
 
-func (e *expiry) stand(i int) { e.k.place = uint32(i) + 1 }
+// Stand implements pagedheap.Entry.
+func (e *expiry) Stand(i int) { e.k.place = uint32(i) + 1 }
 
 // expiryMemory is what a job takes in the heap of expiries.
 const expiryMemory = 16
@@ -65,14 +68,14 @@ func (sh *shard) awaitExpiry(j *job) {
 }
 
 func (sh *shard) pushExpiry(k *keyed, at Time) {
-	sh.expiries.heap.push(expiry{at, k})
+	sh.expiries.heap.Push(expiry{at, k})
 	sh.arm(&sh.expiries.timer, at)
 }
 
 // forgetExpiry takes a job out of the heap if it stands there.
 func (sh *shard) forgetExpiry(k *keyed) {
 	if k.place != 0 {
-		sh.expiries.heap.remove(int(k.place - 1))
+		sh.expiries.heap.Remove(int(k.place - 1))
 		k.place = 0
 	}
 }
@@ -84,8 +87,8 @@ func (x *expiries) Expire(int64) (done bool) {
 }
 
 func (x *expiries) arm() {
-	if x.heap.count > 0 {
-		x.shard.arm(&x.timer, max(x.heap.at(0).at, x.shard.now+1))
+	if x.heap.Len() > 0 {
+		x.shard.arm(&x.timer, max(x.heap.At(0).at, x.shard.now+1))
 	}
 }
 
@@ -93,8 +96,8 @@ func (x *expiries) arm() {
 // moment is not handed out. It leaves half of what may be done at once to the timers.
 func (sh *shard) expireDue() {
 	x := &sh.expiries
-	for least := sh.moves / 2; x.heap.count > 0 && x.heap.at(0).at <= sh.now && sh.moves > least; sh.moves-- {
-		k := x.heap.at(0).k
+	for least := sh.moves / 2; x.heap.Len() > 0 && x.heap.At(0).at <= sh.now && sh.moves > least; sh.moves-- {
+		k := x.heap.At(0).k
 		r, j := sh.find(k.id)
 		if j.state == reserved || j.state == buried {
 			sh.forgetExpiry(k)

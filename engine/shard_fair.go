@@ -4,6 +4,8 @@ import (
 	"math"
 	"unsafe"
 
+	"trellis/engine/internal/hashtable"
+	"trellis/engine/internal/pagedheap"
 	"trellis/engine/internal/queue"
 )
 
@@ -26,13 +28,13 @@ import (
 
 // fairKeys are the fair keys of a tube. The shard's lock guards them.
 type fairKeys struct {
-	keys     hashTable[fairKey, byFairKey]
-	line     pagedHeap[standing, *standing] // of the keys that have candidates
-	lap      uint64                         // under way
-	others   laps                           // of the jobs without a key
-	jobs     int                            // that have a key, in any state
-	reserved int                            // of them
-	last     *fairKey                       // of those whose jobs have gone, that which did so last, unless it is forgotten
+	keys     hashtable.Table[fairKey, byFairKey]
+	line     pagedheap.Heap[standing, *standing] // of the keys that have candidates
+	lap      uint64                              // under way
+	others   laps                                // of the jobs without a key
+	jobs     int                                 // that have a key, in any state
+	reserved int                                 // of them
+	last     *fairKey                            // of those whose jobs have gone, that which did so last, unless it is forgotten
 }
 
 // laps are those of a key.
@@ -70,8 +72,8 @@ type fairKey struct {
 // byFairKey finds fair keys of a tube.
 type byFairKey struct{}
 
-func (byFairKey) hash(k *fairKey) uint64    { return hashOfKey(k.key) }
-func (byFairKey) next(k *fairKey) **fairKey { return &k.nextOfHash }
+func (byFairKey) Hash(k *fairKey) uint64    { return hashOfKey(k.key) }
+func (byFairKey) Next(k *fairKey) **fairKey { return &k.nextOfHash }
 
 // fairKeyFootprint is the memory that a fair key is counted for: a record, not more than two
 // buckets, an entry of the line, the room for one run, and the text.
@@ -84,7 +86,7 @@ func (t *tube) fairKeyOf(key string) *fairKey {
 	if t.fair == nil {
 		return nil
 	}
-	for k := t.fair.keys.first(hashOfKey(key)); k != nil; k = k.nextOfHash {
+	for k := t.fair.keys.First(hashOfKey(key)); k != nil; k = k.nextOfHash {
 		if k.key == key {
 			return k
 		}
@@ -105,7 +107,7 @@ func (sh *shard) joinFair(t *tube, key string) *fairKey {
 		} else {
 			k = &fairKey{key: key}
 		}
-		t.fair.keys.insert(k)
+		t.fair.keys.Insert(k)
 		sh.shared.countBytes(sh.by, fairKeyFootprint(key))
 		t.countBytes(fairKeyFootprint(key))
 		t.countKeys(1)
@@ -124,7 +126,7 @@ func (sh *shard) leaveFair(t *tube, k *fairKey) {
 	if k.jobs--; k.jobs > 0 {
 		return
 	}
-	f.keys.remove(k)
+	f.keys.Remove(k)
 	sh.shared.refundBytes(sh.by, fairKeyFootprint(k.key))
 	t.countBytes(-fairKeyFootprint(k.key))
 	t.countKeys(-1)
@@ -150,13 +152,13 @@ func (t *tube) next() ref {
 // next is the next of the jobs with a fair key and r, the first of those without one, which is
 // 0 if there is none.
 func (f *fairKeys) next(t *tube, r ref) ref {
-	if f.line.count == 0 {
+	if f.line.Len() == 0 {
 		return r
 	}
-	first := f.line.at(0)
+	first := f.line.At(0)
 	if r != 0 {
 		j := t.shard.job(r)
-		if other := (standing{rankOf(j.pri, t.reserved-f.reserved), f.others.now, j.ID, nil}); other.before(first) {
+		if other := (standing{rankOf(j.pri, t.reserved-f.reserved), f.others.now, j.ID, nil}); other.Before(first) {
 			return r
 		}
 	}
@@ -176,7 +178,7 @@ func (sh *shard) offer(t *tube, r ref, j *job) {
 	k := sh.fairKeyOfJob(j)
 	if k.candidates.Empty() {
 		k.join(f.lap)
-		f.line.push(standing{rank: math.MaxUint64, lap: math.MaxUint64, key: k}) // the last, for now
+		f.line.Push(standing{rank: math.MaxUint64, lap: math.MaxUint64, key: k}) // the last, for now
 	}
 	sh.pushTo(&k.candidates, r, j)
 	sh.rank(f, k)
@@ -191,7 +193,7 @@ func (sh *shard) withdraw(t *tube, j *job) {
 	k := sh.fairKeyOfJob(j)
 	sh.removeFrom(&k.candidates, j)
 	if k.candidates.Empty() {
-		t.fair.line.remove(k.index)
+		t.fair.line.Remove(k.index)
 	}
 	sh.rank(t.fair, k)
 }
@@ -211,7 +213,7 @@ func (sh *shard) rank(f *fairKeys, k *fairKey) {
 		return
 	}
 	j := sh.job(k.candidates.First(sh.table))
-	f.line.put(k.index, standing{rankOf(j.pri, int(k.reserved)), k.now, j.ID, k})
+	f.line.Put(k.index, standing{rankOf(j.pri, int(k.reserved)), k.now, j.ID, k})
 }
 
 // prepareFair counts in a tube with fair keys that a job is about to come to a state. A standby
@@ -297,7 +299,8 @@ type standing struct {
 // rankOf orders by priority, and then by how many jobs are reserved.
 func rankOf(pri uint32, reserved int) uint64 { return uint64(pri)<<32 | uint64(reserved) }
 
-func (s *standing) before(o *standing) bool {
+// Before implements pagedheap.Entry.
+func (s *standing) Before(o *standing) bool {
 	if s.rank != o.rank {
 		return s.rank < o.rank
 	}
@@ -307,4 +310,5 @@ func (s *standing) before(o *standing) bool {
 	return s.id < o.id
 }
 
-func (s *standing) stand(i int) { s.key.index = i }
+// Stand implements pagedheap.Entry.
+func (s *standing) Stand(i int) { s.key.index = i }

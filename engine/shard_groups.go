@@ -4,6 +4,8 @@ import (
 	"hash/maphash"
 	"sync"
 	"unsafe"
+
+	"trellis/engine/internal/hashtable"
 )
 
 // A job that was put with the tag grp is a member of a group from its put until its end, in
@@ -41,7 +43,7 @@ const groupStripes = 16
 // A groupStripe has the groups whose names hash to it.
 type groupStripe struct {
 	mu      sync.Mutex // taken last, under a shard's lock
-	table   hashTable[jobGroup, byGroupName]
+	table   hashtable.Table[jobGroup, byGroupName]
 	blocked int      // jobs that are held for groups of which all members are buried
 	_       [64]byte // keeps the next stripe's lock off this one's cache lines
 }
@@ -62,8 +64,8 @@ type jobGroup struct {
 // byGroupName finds groups by their names.
 type byGroupName struct{}
 
-func (byGroupName) hash(g *jobGroup) uint64     { return g.hash / groupStripes } // its lower bits say which stripe it is
-func (byGroupName) next(g *jobGroup) **jobGroup { return &g.next }
+func (byGroupName) Hash(g *jobGroup) uint64     { return g.hash / groupStripes } // its lower bits say which stripe it is
+func (byGroupName) Next(g *jobGroup) **jobGroup { return &g.next }
 
 // groupFootprint is the memory that a group is counted for: a record, not more than two buckets,
 // and the text.
@@ -94,7 +96,7 @@ func (gs *groups) stripe(hash uint64) *groupStripe { return &gs.stripes[hash%gro
 
 // find returns a group, nil if there is none. The stripe is locked.
 func (s *groupStripe) find(name string, hash uint64) *jobGroup {
-	for g := s.table.first(hash / groupStripes); g != nil; g = g.next {
+	for g := s.table.First(hash / groupStripes); g != nil; g = g.next {
 		if g.hash == hash && g.name == name {
 			return g
 		}
@@ -110,7 +112,7 @@ func (gs *groups) join(name string) (g *jobGroup, made bool) {
 	defer s.mu.Unlock()
 	if g = s.find(name, hash); g == nil {
 		g, made = &jobGroup{name: name, hash: hash}, true
-		s.table.insert(g)
+		s.table.Insert(g)
 	}
 	s.blocked -= g.blocked()
 	g.members++
@@ -131,7 +133,7 @@ func (gs *groups) hold(name string, c condition, onRecord bool) (g *jobGroup, ep
 		return nil, 0, false
 	case g == nil:
 		g, made = &jobGroup{name: name, hash: hash}, true
-		s.table.insert(g)
+		s.table.Insert(g)
 	}
 	s.blocked -= g.blocked()
 	g.held[c]++
@@ -174,7 +176,7 @@ func (gs *groups) count(g *jobGroup, by groupChange, fires bool) (f firing, ende
 	}
 	s.blocked += g.blocked()
 	if g.members == 0 && g.held == [conditions]uint32{} {
-		s.table.remove(g)
+		s.table.Remove(g)
 		ended = true
 	}
 	return f, ended
@@ -210,7 +212,7 @@ func (gs *groups) endEpochs() {
 	for i := range gs.stripes {
 		s := &gs.stripes[i]
 		s.mu.Lock()
-		for g := range s.table.all() {
+		for g := range s.table.All() {
 			for c := range conditions {
 				if g.held[c] > 0 && g.complete(c) {
 					g.epochs[c]++
@@ -226,7 +228,7 @@ func (gs *groups) size() (n, blocked int) {
 	for i := range gs.stripes {
 		s := &gs.stripes[i]
 		s.mu.Lock()
-		n += s.table.count
+		n += s.table.Len()
 		blocked += s.blocked
 		s.mu.Unlock()
 	}

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/fifo"
 	"trellis/engine/internal/queue"
 )
 
@@ -48,8 +49,8 @@ const heldListFootprint = int64(unsafe.Sizeof(heldList{}) + 2*unsafe.Sizeof((*he
 // byGroup finds lists of held jobs.
 type byGroup struct{}
 
-func (byGroup) hash(l *heldList) uint64     { return l.group.hash + uint64(l.condition) }
-func (byGroup) next(l *heldList) **heldList { return &l.next }
+func (byGroup) Hash(l *heldList) uint64     { return l.group.hash + uint64(l.condition) }
+func (byGroup) Next(l *heldList) **heldList { return &l.next }
 
 // before tells whether epoch e ended before epoch f. There may have been 2^32 of them.
 func before(e, f uint32) bool { return int32(e-f) < 0 }
@@ -85,7 +86,7 @@ func (l *heldList) due() bool { return len(l.jobs) > 0 && before(l.jobs[0].epoch
 
 // heldFor returns the jobs that the shard holds for a group, nil if it holds none.
 func (sh *shard) heldFor(g *jobGroup, c condition) *heldList {
-	for l := sh.held.first(g.hash + uint64(c)); l != nil; l = l.next {
+	for l := sh.held.First(g.hash + uint64(c)); l != nil; l = l.next {
 		if l.group == g && l.condition == c {
 			return l
 		}
@@ -195,7 +196,7 @@ func (sh *shard) pushHeld(t *tube, r ref, j *job) {
 	l := sh.heldFor(h.group, h.condition)
 	if l == nil {
 		l = &heldList{group: h.group, condition: h.condition, fired: h.epoch}
-		sh.held.insert(l)
+		sh.held.Insert(l)
 		sh.shared.countBytes(sh.by, heldListFootprint)
 	}
 	h.list = l
@@ -216,7 +217,7 @@ func (sh *shard) removeHeld(t *tube, j *job) {
 	l := h.list
 	heap.Remove(l, h.index)
 	if h.list = nil; len(l.jobs) == 0 {
-		sh.held.remove(l)
+		sh.held.Remove(l)
 		sh.shared.refundBytes(sh.by, heldListFootprint)
 		sh.shared.groups.delist(l.group, l.condition, sh.self)
 	}
@@ -251,7 +252,7 @@ func (c *tx) fireGroups(e *shared, now Time) {
 type firings struct {
 	shard *shard
 	timer queue.Timer
-	lists fifo[*heldList]
+	lists fifo.Queue[*heldList]
 }
 
 // fireHeld has the jobs be fired that the shard has held for a group since before its present epoch, as
@@ -267,7 +268,7 @@ func (sh *shard) fireHeld(g *jobGroup, c condition) bool {
 
 // fireAllHeld is fireHeld for all groups.
 func (sh *shard) fireAllHeld() {
-	for l := range sh.held.all() {
+	for l := range sh.held.All() {
 		if epoch := sh.shared.groups.epoch(l.group, l.condition); before(l.jobs[0].epoch, epoch) {
 			sh.fireList(l, epoch)
 		}
@@ -279,7 +280,7 @@ func (sh *shard) fireList(l *heldList, epoch uint32) {
 	l.fired = epoch
 	if !l.firing {
 		l.firing = true
-		sh.firings.lists.push(l)
+		sh.firings.lists.Push(l)
 	}
 	sh.arm(&sh.firings.timer, sh.now)
 }
@@ -293,8 +294,8 @@ const firingRetry = second / 100
 // Expire fires jobs. If that cannot be recorded they stay held, which is the safe side.
 func (f *firings) Expire(now int64) (done bool) {
 	sh := f.shard
-	for !f.lists.empty() {
-		l := f.lists.first()
+	for !f.lists.Empty() {
+		l := f.lists.First()
 		for l.due() {
 			if sh.moves -= firingMoves - 1; !sh.mayMove() {
 				return false
@@ -309,7 +310,7 @@ func (f *firings) Expire(now int64) (done bool) {
 			}
 		}
 		l.firing = false
-		f.lists.pop()
+		f.lists.Pop()
 	}
 	return true
 }

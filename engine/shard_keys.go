@@ -95,8 +95,8 @@ type keyspace struct {
 // byTubeName finds the unique keys of a tube by its name.
 type byTubeName struct{}
 
-func (byTubeName) hash(s *keyspace) uint64     { return s.hash }
-func (byTubeName) next(s *keyspace) **keyspace { return &s.next }
+func (byTubeName) Hash(s *keyspace) uint64     { return s.hash }
+func (byTubeName) Next(s *keyspace) **keyspace { return &s.next }
 
 // keyspaceFootprint is the memory that the unique keys of a tube are counted for together:
 // a record, not more than two buckets, and the tube's name, which may outlive the tube.
@@ -107,8 +107,8 @@ func keyspaceFootprint(name string) int64 {
 // byJobID finds what belongs to jobs and tombstones by their ids.
 type byJobID struct{}
 
-func (byJobID) hash(k *keyed) uint64  { return hashOfID(k.id) }
-func (byJobID) next(k *keyed) **keyed { return &k.nextByID }
+func (byJobID) Hash(k *keyed) uint64  { return hashOfID(k.id) }
+func (byJobID) Next(k *keyed) **keyed { return &k.nextByID }
 
 // hashOfID multiplies as Fibonacci hashing does (D. Knuth, TAOCP 6.4), and folds the product, so
 // that its lower bits depend on all of the id.
@@ -124,8 +124,8 @@ var idSeed = rand.Uint64()
 // byUniqueKey finds the holders of unique keys by tube and key.
 type byUniqueKey struct{}
 
-func (byUniqueKey) hash(k *keyed) uint64  { return k.space.hash ^ hashOfKey(k.unique) }
-func (byUniqueKey) next(k *keyed) **keyed { return &k.nextByKey }
+func (byUniqueKey) Hash(k *keyed) uint64  { return k.space.hash ^ hashOfKey(k.unique) }
+func (byUniqueKey) Next(k *keyed) **keyed { return &k.nextByKey }
 
 // The seeds keep clients from choosing keys that share a bucket. There are two, because the
 // hash of a unique key is made of both hashes: with one seed, the keys that are named like
@@ -219,7 +219,7 @@ func (sh *shard) keysOf(j *job) journal.Keys {
 
 // keyedOf returns what belongs to a job with keys, or to a tombstone.
 func (sh *shard) keyedOf(j *job) *keyed {
-	for k := sh.keyed.first(hashOfID(j.ID)); k != nil; k = k.nextByID {
+	for k := sh.keyed.First(hashOfID(j.ID)); k != nil; k = k.nextByID {
 		if k.id == j.ID {
 			return k
 		}
@@ -265,14 +265,14 @@ func (sh *shard) attach(t *tube, j *job, k *keyed) (made bool) {
 
 // addKeyed makes a job, or a tombstone, one that has keys.
 func (sh *shard) addKeyed(j *job, k *keyed) {
-	sh.keyed.insert(k)
+	sh.keyed.Insert(k)
 	j.flags = hasKeys
 }
 
 // removeKeys takes the keys from a job that stands in no queue, and returns their record.
 func (sh *shard) removeKeys(j *job) *keyed {
 	k := sh.keyedOf(j)
-	sh.keyed.remove(k)
+	sh.keyed.Remove(k)
 	sh.forgetExpiry(k)
 	if k.space != nil && !k.lost {
 		sh.release(k)
@@ -305,7 +305,7 @@ func (sh *shard) keyspace(name string) *keyspace {
 
 // keyspaceOf returns the unique keys of the tube of that name, nil if none has a holder.
 func (sh *shard) keyspaceOf(name string) *keyspace {
-	for s := sh.keyspaces.first(hashOfTube(name)); s != nil; s = s.next {
+	for s := sh.keyspaces.First(hashOfTube(name)); s != nil; s = s.next {
 		if s.name == name {
 			return s
 		}
@@ -325,7 +325,7 @@ func (sh *shard) holder(name, key string) *keyed {
 }
 
 func (sh *shard) holderIn(s *keyspace, key string) *keyed {
-	for k := sh.holders.first(s.hash ^ hashOfKey(key)); k != nil; k = k.nextByKey {
+	for k := sh.holders.First(s.hash ^ hashOfKey(key)); k != nil; k = k.nextByKey {
 		if k.space == s && k.unique == key {
 			return k
 		}
@@ -335,9 +335,9 @@ func (sh *shard) holderIn(s *keyspace, key string) *keyed {
 
 // hold makes k the holder of its unique key, which has none.
 func (sh *shard) hold(k *keyed) {
-	sh.holders.insert(k)
+	sh.holders.Insert(k)
 	if k.space.holders++; k.space.holders == 1 {
-		sh.keyspaces.insert(k.space)
+		sh.keyspaces.Insert(k.space)
 		sh.enlist(k.space)
 		sh.shared.countBytes(sh.by, keyspaceFootprint(k.space.name))
 		k.space.countBytes(keyspaceFootprint(k.space.name))
@@ -350,10 +350,10 @@ func (sh *shard) hold(k *keyed) {
 // release leaves the unique key of k, which has held it, without a holder.
 func (sh *shard) release(k *keyed) {
 	s := k.space
-	sh.holders.remove(k)
+	sh.holders.Remove(k)
 	s.countKeys(-1)
 	if s.holders--; s.holders == 0 {
-		sh.keyspaces.remove(s)
+		sh.keyspaces.Remove(s)
 		sh.delist(s)
 		sh.shared.refundBytes(sh.by, keyspaceFootprint(s.name))
 		s.countBytes(-keyspaceFootprint(s.name))

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"unsafe"
 
+	"trellis/engine/internal/hashtable"
 	"trellis/engine/internal/queue"
 )
 
@@ -19,7 +20,7 @@ import (
 
 // limitedKeys are the limited keys of a tube. The shard's lock guards them.
 type limitedKeys struct {
-	keys    hashTable[limitedKey, byLimitedKey]
+	keys    hashtable.Table[limitedKey, byLimitedKey]
 	passed  queue.Heap // the first jobs of groups that are closed, by priority
 	crowded *group     // the groups with more than one ready job, linked by next and prev
 }
@@ -33,7 +34,7 @@ type limitedKey struct {
 
 	// The groups by their limits. Most keys have one.
 	only   *group
-	others *hashTable[group, byLimit] // nil while there is none
+	others *hashtable.Table[group, byLimit] // nil while there is none
 
 	next *limitedKey // in a bucket of limitedKeys.keys
 }
@@ -41,8 +42,8 @@ type limitedKey struct {
 // byLimitedKey finds limited keys of a tube.
 type byLimitedKey struct{}
 
-func (byLimitedKey) hash(s *limitedKey) uint64       { return hashOfKey(s.key) }
-func (byLimitedKey) next(s *limitedKey) **limitedKey { return &s.next }
+func (byLimitedKey) Hash(s *limitedKey) uint64       { return hashOfKey(s.key) }
+func (byLimitedKey) Next(s *limitedKey) **limitedKey { return &s.next }
 
 // limitedKeyFootprint is the memory that a limited key is counted for, beside its groups: a
 // record, not more than two buckets, and the text.
@@ -71,8 +72,8 @@ type group struct {
 // byLimit finds groups of a limited key.
 type byLimit struct{}
 
-func (byLimit) hash(g *group) uint64  { return hashOfLimit(g.limit) }
-func (byLimit) next(g *group) **group { return &g.nextOfKey }
+func (byLimit) Hash(g *group) uint64  { return hashOfLimit(g.limit) }
+func (byLimit) Next(g *group) **group { return &g.nextOfKey }
 
 func hashOfLimit(limit uint32) uint64 { return maphash.Comparable(keySeed, limit) }
 
@@ -84,7 +85,7 @@ func (t *tube) limitedKeyOf(key string) *limitedKey {
 	if t.limited == nil {
 		return nil
 	}
-	for s := t.limited.keys.first(hashOfKey(key)); s != nil; s = s.next {
+	for s := t.limited.keys.First(hashOfKey(key)); s != nil; s = s.next {
 		if s.key == key {
 			return s
 		}
@@ -100,7 +101,7 @@ func (sh *shard) groupOf(t *tube, key string, limit uint32) *group {
 	s := t.limitedKeyOf(key)
 	if s == nil {
 		s = &limitedKey{tube: t, key: key}
-		t.limited.keys.insert(s)
+		t.limited.keys.Insert(s)
 		sh.shared.countBytes(sh.by, limitedKeyFootprint(key))
 		t.countBytes(limitedKeyFootprint(key))
 		t.countKeys(1)
@@ -132,11 +133,11 @@ func (g *group) remove() {
 		t.countBytes(-groupMemory)
 	}
 	if s.jobs == 0 {
-		t.limited.keys.remove(s)
+		t.limited.keys.Remove(s)
 		sh.shared.refundBytes(sh.by, limitedKeyFootprint(s.key))
 		t.countBytes(-limitedKeyFootprint(s.key))
 		t.countKeys(-1)
-		if t.limited.keys.count == 0 {
+		if t.limited.keys.Len() == 0 {
 			t.limited = nil
 		}
 		sh.totals.limited--
@@ -151,7 +152,7 @@ func (s *limitedKey) group(limit uint32) *group {
 	if s.others == nil {
 		return nil
 	}
-	for g := s.others.first(hashOfLimit(limit)); g != nil; g = g.nextOfKey {
+	for g := s.others.First(hashOfLimit(limit)); g != nil; g = g.nextOfKey {
 		if g.limit == limit {
 			return g
 		}
@@ -165,9 +166,9 @@ func (s *limitedKey) add(g *group) {
 		return
 	}
 	if s.others == nil {
-		s.others = new(hashTable[group, byLimit])
+		s.others = new(hashtable.Table[group, byLimit])
 	}
-	s.others.insert(g)
+	s.others.Insert(g)
 }
 
 func (s *limitedKey) remove(g *group) {
@@ -175,7 +176,7 @@ func (s *limitedKey) remove(g *group) {
 		s.only = nil
 		return
 	}
-	if s.others.remove(g); s.others.count == 0 {
+	if s.others.Remove(g); s.others.Len() == 0 {
 		s.others = nil
 	}
 }
@@ -380,8 +381,8 @@ func (t *tube) withheld() iter.Seq[ref] {
 			}
 		}
 		if f := t.fair; f != nil {
-			for i := 0; i < f.line.count && all; i++ {
-				each(f.line.at(i).key.candidates.All(table))
+			for i := 0; i < f.line.Len() && all; i++ {
+				each(f.line.At(i).key.candidates.All(table))
 			}
 		}
 	}

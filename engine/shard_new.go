@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"trellis/engine/internal/arena"
+	"trellis/engine/internal/hashtable"
 	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
 )
@@ -108,9 +109,9 @@ func (sh *shard) discard() {
 	sh.bodies.Discard()
 	clear(sh.byName)
 	sh.tubes, sh.freeTubes, sh.pins = nil, nil, nil
-	sh.keyed, sh.holders = hashTable[keyed, byJobID]{}, hashTable[keyed, byUniqueKey]{}
+	sh.keyed, sh.holders = hashtable.Table[keyed, byJobID]{}, hashtable.Table[keyed, byUniqueKey]{}
 	sh.spaces, sh.recounting = nil, nil
-	sh.keyspaces, sh.tombstones.heap = hashTable[keyspace, byTubeName]{}, queue.Heap{}
+	sh.keyspaces, sh.tombstones.heap = hashtable.Table[keyspace, byTubeName]{}, queue.Heap{}
 	sh.reservations, sh.freeReservations = nil, nil
 	sh.retired = ids.Retirement{}
 	sh.totals = shardTotals{}

@@ -410,11 +410,14 @@ func (c *tx) keep(in incoming) *incoming {
 	return kept
 }
 
+// maxSparePuts is how many puts that are not finished a loop has memory ready for.
+const maxSparePuts = 1024
+
 // FreePut keeps the memory of a put that has ended for the next one, unless there is
 // enough of that.
 func (c *tx) FreePut(in *incoming) {
 	*in = incoming{}
-	if len(c.puts) < maxQueueCap {
+	if len(c.puts) < maxSparePuts {
 		c.puts = append(c.puts, in)
 	}
 }

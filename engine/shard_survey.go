@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/sliceheap"
 )
 
 // A survey finds the first jobs of a tube in one state, in the order in which they would
@@ -284,11 +285,11 @@ func (v *survey) see(j *job) {
 		v.cost++
 		v.found = append(v.found, e)
 		v.count++
-		heapUp(v.found, behind)
+		sliceheap.Up(v.found, behind)
 	case p.before(v.found[0].sortKey):
 		v.cost++
 		v.found[0] = e
-		heapDown(v.found[:v.count], behind)
+		sliceheap.Down(v.found[:v.count], behind)
 	}
 }
 
@@ -308,7 +309,7 @@ func (v *survey) sort(n int) (more bool) {
 	for ; n > 0 && v.count > 0; n-- {
 		v.count--
 		v.found[0], v.found[v.count] = v.found[v.count], v.found[0]
-		heapDown(v.found[:v.count], behind)
+		sliceheap.Down(v.found[:v.count], behind)
 	}
 	if v.count > 0 {
 		return true

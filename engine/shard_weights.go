@@ -3,6 +3,8 @@ package engine
 import (
 	"cmp"
 	"math/bits"
+
+	"trellis/engine/internal/sliceheap"
 )
 
 // weights are those that a session has given to the tubes that it watches, and how it has
@@ -151,7 +153,7 @@ func (w *weights) choice(watched []subscription) *weightedTubes {
 // putOff adds a tube to the heap.
 func (c *weightedTubes) putOff(place int, l load) {
 	c.others = append(c.others, placedLoad{l, place})
-	heapUp(c.others, lighter)
+	sliceheap.Up(c.others, lighter)
 }
 
 // add adds a weight, which may be a negative one modulo 2^64, at a place in the tree.
@@ -194,7 +196,7 @@ func (c *weightedTubes) refill() {
 		last := len(c.others) - 1
 		c.others[0] = c.others[last]
 		c.others = c.others[:last]
-		heapDown(c.others, lighter)
+		sliceheap.Down(c.others, lighter)
 	}
 }
 

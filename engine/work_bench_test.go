@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"trellis/codec"
+	"trellis/engine/internal/fifo"
 )
 
 // putTagged puts a job with tags, in a batch of its own, and returns its id.
@@ -205,20 +206,20 @@ func BenchmarkMaxReserved(b *testing.B) {
 	producer := p.client(0)
 	producer.set(defaultTube, "", codec.KeyMaxReserved, places)
 	reserve := &codec.Command{Op: codec.OpReserve}
-	var working fifo[*client]
+	var working fifo.Queue[*client]
 	for i := range workers {
 		producer.put(0, 0)
 		if c := p.client(0); (c.do(reserve) == Done) != (i < places) {
 			b.Fatalf("worker %d: %q", i, c.out.Buf)
 		} else if i < places {
-			working.push(c)
+			working.Push(c)
 		}
 	}
 	t := p.engine.defaultTube.shard.byName[defaultTube]
 	b.ReportAllocs()
 	for b.Loop() {
 		producer.put(0, 0)
-		c := working.pop()
+		c := working.Pop()
 		c.delete(c.replyID())
 		l.Refill()
 		next := (*client)(unsafe.Pointer(l.Next(l.now)))
@@ -226,7 +227,7 @@ func BenchmarkMaxReserved(b *testing.B) {
 		if next.session.Resume(l.now, &next.out); t.reserved != places {
 			b.Fatalf("%d jobs are reserved", t.reserved)
 		}
-		working.push(next)
+		working.Push(next)
 		if c.do(reserve) != Wait {
 			b.Fatalf("%q", c.out.Buf)
 		}
