@@ -24,14 +24,15 @@ type consensus struct {
 	leadership *Leadership // of the term that this node leads in; nil if it does not lead
 	last       journal.Pos // of the last unit of the last leadership
 
-	tick          uint64
-	lastHeard     map[uint64]uint64 // tick of the last message of a member
-	proposed      uint64            // tick of the last proposal
-	excused       uint64            // the last tick in which it was right that nothing was committed
-	arrivals      map[uint64]uint64 // bytes that had arrived at a member when it was last noted
-	backoff       backoff
-	reports       map[uint64]report          // the last one of each member
-	commitSent    map[uint64]uint64          // commit index of a follower's last MsgApp, in this leadership or the one before
+	tick      uint64
+	lastHeard map[uint64]uint64 // tick of the last message of a member
+	proposed  uint64            // tick of the last proposal
+	excused   uint64            // the last tick in which it was right that nothing was committed
+	arrivals  map[uint64]uint64 // bytes that had arrived at a member when it was last noted
+	backoff   backoff
+	reports   map[uint64]report // the last one of each member
+	// commit index of the last MsgApp to a follower, of this leadership or the last
+	commitSent    map[uint64]uint64
 	notices       map[uint64]*raftpb.Message // MsgApps with news of a commit, for the next tick; see postpone
 	raisedVersion uint32                     // the version that this leadership has allowed; 0 if none
 

@@ -37,18 +37,22 @@ type loadFlags struct {
 func (l *loadFlags) register(cmd *cobra.Command) {
 	f := pflag.NewFlagSet("load", pflag.ContinueOnError)
 	f.SortFlags = false
-	f.StringVar(&l.size, "size", "", "body size in bytes: 100 (default), 10-1000, exp:500 or 100*90,60000*10 (sizes with weights)")
+	f.StringVar(&l.size, "size", "",
+		"body size in bytes: 100 (default), 10-1000, exp:500 or 100*90,60000*10 (sizes with weights)")
 	f.IntVarP(&l.cfg.Conns, "conns", "c", 50, "connections")
-	f.IntVar(&l.cfg.Producers, "producers", 0, "how many of the connections put, where others reserve (default by scenario)")
+	f.IntVar(&l.cfg.Producers, "producers", 0,
+		"how many of the connections put, where others reserve (default by scenario)")
 	f.IntVarP(&l.cfg.Depth, "depth", "d", 1, "commands in flight on each connection (one reserve where others put)")
 	f.IntVar(&l.cfg.Threads, "threads", 1, "threads of the generator")
 	f.IntVar(&l.cfg.Tubes, "tubes", 0, "tubes that the jobs are spread over (default by scenario)")
-	f.Float64Var(&l.cfg.Rate, "rate", 0, "units begun in a second (open loop, latency from when each was due); 0: one when another ends (closed loop)")
+	f.Float64Var(&l.cfg.Rate, "rate", 0,
+		"units begun in a second (open loop, latency from when each was due); 0: one when another ends (closed loop)")
 	f.DurationVarP(&l.cfg.Duration, "duration", "t", 10*time.Second, "length of a run")
 	f.Int64VarP(&l.cfg.Count, "count", "n", 0, "end a run after so many units instead")
 	f.DurationVar(&l.cfg.Warmup, "warmup", time.Second, "load before that, unrecorded; with --count none unless given")
 	f.Uint64Var(&l.cfg.Seed, "seed", 1, "seed of all that is random")
-	f.IntVar(&l.cfg.Backlog, "backlog", 0, "closed loop with jobs taken out: put no more while so many are in the server (default by scenario)")
+	f.IntVar(&l.cfg.Backlog, "backlog", 0,
+		"closed loop with jobs taken out: put no more while so many are in the server (default by scenario)")
 	f.IntVar(&l.cfg.Idle, "idle", 0, "further connections that do nothing")
 	f.IntVar(&l.cfg.Waiting, "waiting", 0, "further connections that wait for a job in vain")
 	f.IntVar(&l.cfg.Held, "held", 0, "jobs that each connection holds reserved all the time")

@@ -31,7 +31,8 @@ func verifyCommand() *cobra.Command {
 		Use:   "verify DIR",
 		Short: "Read all of a binlog and tell whether a server would start on it",
 		Long: `Read all of a binlog, check every record, and tell whether a server would start on it. A server may be
-running meanwhile: what looks wrong is read again. DIR may also hold the log of a beanstalkd, which a server would import.
+running meanwhile: what looks wrong is read again. DIR may also hold the log of a beanstalkd, which a server would
+import.
 
 The exit status is 0 if a server would start, 2 if the log is damaged, and 1 if it could not be checked.`,
 		Args: cobra.ExactArgs(1),
@@ -72,9 +73,9 @@ func importCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import DIR",
 		Short: "Take over the log of a beanstalkd, as a server does when it starts",
-		Long: `Take over the log of a beanstalkd, as a server does when it is started with -b DIR. Beanstalkd's files are kept in a
-sub-directory. Beanstalkd must have been stopped. The new files belong to whoever runs this, and can be read by nobody else:
-run it as the user that the server will be.`,
+		Long: `Take over the log of a beanstalkd, as a server does when it is started with -b DIR. Beanstalkd's files are
+kept in a sub-directory. Beanstalkd must have been stopped. The new files belong to whoever runs this, and can be
+read by nobody else: run it as the user that the server will be.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			trouble := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -92,7 +93,8 @@ run it as the user that the server will be.`,
 			if i == nil {
 				return fmt.Errorf("%s has no log of beanstalkd's", args[0])
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%d ready, %d delayed and %d buried jobs with %d bytes in %d tubes, last id %d; beanstalkd's files are in %s now\n",
+			fmt.Fprintf(cmd.OutOrStdout(),
+				"%d ready, %d delayed and %d buried jobs with %d bytes in %d tubes, last id %d; beanstalkd's files are in %s now\n",
 				i.Ready, i.Delayed, i.Buried, i.Bytes, i.Tubes, i.LastID, i.Aside)
 			return nil
 		},
@@ -105,9 +107,10 @@ func exportCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "export DIR TO",
 		Short: "Write the jobs of a binlog as a log that beanstalkd reads",
-		Long: `Write the jobs of a binlog as a log of beanstalkd's, version 7, into the directory TO. That must exist, and have
-no such log yet. The server must have been stopped. What that format cannot hold is left out, and how much it is said on
-standard error: settings of tubes, attempts of jobs that were kicked, and keys that jobs were put with (idp, con).`,
+		Long: `Write the jobs of a binlog as a log of beanstalkd's, version 7, into the directory TO. That must exist, and
+have no such log yet. The server must have been stopped. What that format cannot hold is left out, and how much it is
+said on standard error: settings of tubes, attempts of jobs that were kicked, and keys that jobs were put with (idp,
+con).`,
 		Example: `  mkdir /var/lib/beanstalkd && trellis binlog export /var/lib/trellis /var/lib/beanstalkd
   beanstalkd -b /var/lib/beanstalkd`,
 		Args: cobra.ExactArgs(2),
@@ -127,17 +130,21 @@ standard error: settings of tubes, attempts of jobs that were kicked, and keys t
 				fmt.Fprintf(cmd.ErrOrStderr(), "%d settings of tubes are left out: beanstalkd has none\n", x.Settings)
 			}
 			if x.Attempts > 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "the attempts of %d jobs since they were kicked are left out: beanstalkd does not count them\n", x.Attempts)
+				fmt.Fprintf(cmd.ErrOrStderr(),
+					"the attempts of %d jobs since they were kicked are left out: beanstalkd does not count them\n", x.Attempts)
 			}
 			if x.Unique+x.Limited+x.Tombstones > 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "beanstalkd's format cannot hold the unique keys of %d jobs, the limits of %d jobs, "+
-					"and %d keys of deleted jobs: they are left out\n", x.Unique, x.Limited, x.Tombstones)
+				fmt.Fprintf(cmd.ErrOrStderr(),
+					"beanstalkd's format cannot hold the unique keys of %d jobs, the limits of %d jobs, "+
+						"and %d keys of deleted jobs: they are left out\n", x.Unique, x.Limited, x.Tombstones)
 			}
 			if x.Terms > 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "the fair keys, groups and expiries of %d jobs are left out: beanstalkd has none\n", x.Terms)
+				fmt.Fprintf(cmd.ErrOrStderr(), "the fair keys, groups and expiries of %d jobs are left out: beanstalkd has none\n",
+					x.Terms)
 			}
 			if x.Held > 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%d jobs that wait for a group are buried: kick them when it is their turn\n", x.Held)
+				fmt.Fprintf(cmd.ErrOrStderr(), "%d jobs that wait for a group are buried: kick them when it is their turn\n",
+					x.Held)
 			}
 			if x.MaxJobSize > beanstalkdMaxJobSize {
 				fmt.Fprintf(out, "beanstalkd must be started with -z %d or more: with less it throws jobs away\n", x.MaxJobSize)

@@ -21,15 +21,15 @@ func clearCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "clear TUBE",
 		Short: "Delete all jobs of a tube",
-		Long: `Delete all jobs of a tube, or all in a state. Reserved ones are deleted too: who has reserved a job hears of it by the NOT_FOUND
-to its next command. What is put meanwhile may stay.
+		Long: `Delete all jobs of a tube, or all in a state. Reserved ones are deleted too: who has reserved a job hears of
+it by the NOT_FOUND to its next command. What is put meanwhile may stay.
 
 On a terminal it shows what would be deleted, and asks; elsewhere it wants --yes.
 
 A stock beanstalkd cannot delete reserved jobs: they stay, and the exit status is 4.
 
-JSON is an object with deleted, how many were; with --dry-run it has ready, reserved, delayed and buried instead, how many
-would be.`,
+JSON is an object with deleted, how many were; with --dry-run it has ready, reserved, delayed and buried instead, how
+many would be.`,
 		Example: `  trellis clear mail --dry-run
   trellis clear mail --state buried --yes`,
 		Args: cobra.MatchAll(cobra.ExactArgs(1), func(_ *cobra.Command, args []string) (err error) {

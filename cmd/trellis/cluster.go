@@ -18,8 +18,8 @@ import (
 	"trellis/cmd/internal/operate"
 )
 
-// clusterFailed gives an error of a conversation with members its exit status. Once the command's context has ended, it was
-// interrupted, whatever the last answers or their absence look like.
+// clusterFailed gives an error of a conversation with members its exit status. Once the command's context has ended,
+// it was interrupted, whatever the last answers or their absence look like.
 func clusterFailed(ctx context.Context, err error) error {
 	remote := (*wire.RemoteError)(nil)
 	switch {
@@ -49,10 +49,13 @@ func (f *clusterFlags) add(cmd *cobra.Command) {
 		return otherwise
 	}
 	p := cmd.PersistentFlags()
-	p.StringSliceVar(&f.nodes, "node", strings.Split(env("TRELLIS_CLUSTER_NODE", defaultNode), ","), "the peers' address of any member, or of several: host:port,...")
-	p.StringVar(&f.cert, "cluster-cert", env("TRELLIS_CLUSTER_CERT", ""), "a certificate of the cluster's authorities, a file in PEM")
+	p.StringSliceVar(&f.nodes, "node", strings.Split(env("TRELLIS_CLUSTER_NODE", defaultNode), ","),
+		"the peers' address of any member, or of several: host:port,...")
+	p.StringVar(&f.cert, "cluster-cert", env("TRELLIS_CLUSTER_CERT", ""),
+		"a certificate of the cluster's authorities, a file in PEM")
 	p.StringVar(&f.key, "cluster-key", env("TRELLIS_CLUSTER_KEY", ""), "its key, a file in PEM")
-	p.StringVar(&f.ca, "cluster-ca", env("TRELLIS_CLUSTER_CA", ""), "the authorities that the members' certificates are signed by, a file in PEM")
+	p.StringVar(&f.ca, "cluster-ca", env("TRELLIS_CLUSTER_CA", ""),
+		"the authorities that the members' certificates are signed by, a file in PEM")
 	p.DurationVar(&f.timeout, "timeout", 5*time.Second, "how long a member may take to answer")
 	for _, name := range []string{"node", "cluster-cert", "cluster-key", "cluster-ca"} {
 		p.Lookup(name).DefValue = "" // what the environment says is nobody's default
@@ -100,13 +103,14 @@ func clusterCommand() *cobra.Command {
 		Short: "Look after a cluster: who leads, who belongs to it, backup and recovery",
 		Long: `Look after a cluster of trellisd servers: who leads, who belongs to it, backup and recovery.
 
-Each command asks one member, or several, for all others; --node names them by the address that trellisd has with --node.
-Off loopback all connections use TLS, and the tool needs a certificate: for status any of the cluster's authorities, for
-the other commands a member's, or one that trellisd --cluster-admin-name means. These flags have their values from the
-environment too: TRELLIS_CLUSTER_NODE, TRELLIS_CLUSTER_CERT, TRELLIS_CLUSTER_KEY, TRELLIS_CLUSTER_CA.
+Each command asks one member, or several, for all others; --node names them by the address that trellisd has with
+--node. Off loopback all connections use TLS, and the tool needs a certificate: for status any of the cluster's
+authorities, for the other commands a member's, or one that trellisd --cluster-admin-name means. These flags have
+their values from the environment too: TRELLIS_CLUSTER_NODE, TRELLIS_CLUSTER_CERT, TRELLIS_CLUSTER_KEY,
+TRELLIS_CLUSTER_CA.
 
-The exit status is 0 when it is done, 2 when the command line is wrong, 3 when nobody was reached, 4 when it was refused,
-130 after an interrupt, and 1 otherwise.`,
+The exit status is 0 when it is done, 2 when the command line is wrong, 3 when nobody was reached, 4 when it was
+refused, 130 after an interrupt, and 1 otherwise.`,
 	},
 		statusCommand(f), addCommand(f), removeCommand(f), transferCommand(f),
 		backupCommand(f), initCommand(), recoverCommand(),
@@ -122,9 +126,9 @@ func addCommand(f *clusterFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "add NAME=HOST:PORT",
 		Short: "Make a node a member that votes",
-		Long: `Make a node a member that votes. The node runs with an empty directory, --node NAME=HOST:PORT, and a --cluster that
-names it and at least one member. It first catches up, which takes as long as it takes to send it all jobs; the command
-waits. One that was interrupted may be repeated, and goes on.`,
+		Long: `Make a node a member that votes. The node runs with an empty directory, --node NAME=HOST:PORT, and a
+--cluster that names it and at least one member. It first catches up, which takes as long as it takes to send it all
+jobs; the command waits. One that was interrupted may be repeated, and goes on.`,
 		Example: "  trellis cluster add n4=10.0.0.4:11390",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -169,7 +173,8 @@ another member takes over first. It is refused if too few of the others answer: 
 			if err != nil {
 				return err
 			}
-			tell(cmd.OutOrStdout(), "%s is no member any more; the cluster has %s", args[0], operate.Counted(len(v.Members), "member"))
+			tell(cmd.OutOrStdout(), "%s is no member any more; the cluster has %s",
+				args[0], operate.Counted(len(v.Members), "member"))
 			return nil
 		},
 	}
@@ -179,10 +184,10 @@ func transferCommand(f *clusterFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "transfer [NAME]",
 		Short: "Have another member lead",
-		Long: `Have another member lead: the one that is named, or the one that has the most. Nothing that was acknowledged is lost
-and no reply is; clients keep their connections and what they have reserved, and wait meanwhile. It is refused, and nobody
-notices, while the other member has jobs to load: see "trellis cluster status --wait". Where one member alone votes, and none
-is named, that member makes its queue anew of what is on its disk, and leads again.`,
+		Long: `Have another member lead: the one that is named, or the one that has the most. Nothing that was acknowledged
+is lost and no reply is; clients keep their connections and what they have reserved, and wait meanwhile. It is
+refused, and nobody notices, while the other member has jobs to load: see "trellis cluster status --wait". Where one
+member alone votes, and none is named, that member makes its queue anew of what is on its disk, and leads again.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r := control.Request{Op: control.OpTransfer}
@@ -191,7 +196,8 @@ is named, that member makes its queue anew of what is on its disk, and leads aga
 			}
 			leads := func(v *control.View, asked *control.Status) bool {
 				l := v.Leader
-				return l != nil && l.Serves && (l.Node.Name == r.To || r.To == "" && (l.Node.Name != asked.Node.Name || asked.Alone()))
+				return l != nil && l.Serves &&
+					(l.Node.Name == r.To || r.To == "" && (l.Node.Name != asked.Node.Name || asked.Alone()))
 			}
 			if _, err := f.lead(cmd, r, leads); err != nil {
 				return err
@@ -206,7 +212,9 @@ is named, that member makes its queue anew of what is on its disk, and leads aga
 	}
 }
 
-func (f *clusterFlags) lead(cmd *cobra.Command, r control.Request, done func(*control.View, *control.Status) bool) (*control.View, error) {
+func (f *clusterFlags) lead(
+	cmd *cobra.Command, r control.Request, done func(*control.View, *control.Status) bool,
+) (*control.View, error) {
 	c, err := f.client(cmd.ErrOrStderr())
 	if err != nil {
 		return nil, err

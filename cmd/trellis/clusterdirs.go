@@ -18,18 +18,19 @@ import (
 )
 
 // asUser is in the help of the commands that make directories.
-const asUser = "The files belong to whoever runs this, and can be read by nobody else: run it as the user that the server will be."
+const asUser = "The files belong to whoever runs this, and can be read by nobody else: " +
+	"run it as the user that the server will be."
 
 func backupCommand(f *clusterFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "backup DIR",
 		Short: "Write all jobs into a directory that trellisd opens with -b",
-		Long: `Write all jobs into a directory, which is made or has to be empty. A standby takes a snapshot and sends it, or the leader
-if it is alone; clients are served meanwhile. Everything is in it that was acknowledged before the command began, if most
-members answer.
+		Long: `Write all jobs into a directory, which is made or has to be empty. A standby takes a snapshot and sends it,
+or the leader if it is alone; clients are served meanwhile. Everything is in it that was acknowledged before the
+command began, if most members answer.
 
-The directory is a binlog: "trellisd -b DIR" opens it, "trellis binlog verify" checks it, and "trellis cluster init" makes
-a new cluster of it. ` + asUser,
+The directory is a binlog: "trellisd -b DIR" opens it, "trellis binlog verify" checks it, and "trellis cluster init"
+makes a new cluster of it.` + asUser,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.client(cmd.ErrOrStderr())
@@ -104,7 +105,9 @@ func source(v *control.View) (best *control.Status, err error) {
 
 // ofDirectories gives an error of making a directory its exit status.
 func ofDirectories(err error) error {
-	for _, e := range []error{offline.ErrNotEmpty, offline.ErrNoMember, offline.ErrNoLog, vfs.ErrLocked, binlog.ErrCluster, member.ErrDamaged} {
+	for _, e := range []error{
+		offline.ErrNotEmpty, offline.ErrNoMember, offline.ErrNoLog, vfs.ErrLocked, binlog.ErrCluster, member.ErrDamaged,
+	} {
 		if errors.Is(err, e) {
 			return refused(err)
 		}
@@ -115,9 +118,9 @@ func ofDirectories(err error) error {
 func initCommand() *cobra.Command {
 	return foundingCommand("init", "the binlog, which is what the server had with -b", offline.Init, &cobra.Command{
 		Short: "Make the directory of a new cluster's first member out of a server's binlog",
-		Long: fmt.Sprintf(`Make the directory of a new cluster's first member out of a server's binlog or a backup, which stays as it is. The
-server must have been stopped. The first member is then started with --node NAME=HOST:PORT and -b, and leads at once;
-others are started with empty directories, and added.
+		Long: fmt.Sprintf(`Make the directory of a new cluster's first member out of a server's binlog or a backup, which
+stays as it is. The server must have been stopped. The first member is then started with --node NAME=HOST:PORT and
+-b, and leads at once; others are started with empty directories, and added.
 
 The ids of new jobs begin %d behind the last one: after a backup was taken, clients were told others.
 `, offline.SkippedIDs) + asUser,
@@ -131,14 +134,15 @@ func recoverCommand() *cobra.Command {
 	found := func(fs vfs.FS, from string, node member.Node, to string) (offline.Made, error) {
 		made, err := offline.Recover(fs, from, node, to, skip)
 		if damage := (*binlog.DamageError)(nil); errors.As(err, &damage) {
-			err = refused(fmt.Errorf("%w; if there is no better member, take what is sound before that: add --skip-damaged", err))
+			err = refused(fmt.Errorf("%w; if there is no better member, take what is sound before that: add --skip-damaged",
+				err))
 		}
 		return made, err
 	}
 	cmd := foundingCommand("recover", "the directory of the member, which is what it had with -b", found, &cobra.Command{
 		Short: "Make a new cluster of one out of a member of a cluster that has lost the others",
-		Long: fmt.Sprintf(`Make the directory of a new cluster's first member out of that of a member whose cluster has lost most of its members for
-good. That member must have been stopped; its directory stays as it is.
+		Long: fmt.Sprintf(`Make the directory of a new cluster's first member out of that of a member whose cluster has
+lost most of its members for good. That member must have been stopped; its directory stays as it is.
 
 This is for the day when there is no other way. What this member had not received is lost, also if it was acknowledged:
 take the member that has the most. Nobody can tell any more which of its last entries were committed, so all of them are
@@ -147,9 +151,9 @@ taken. The ids of new jobs begin %d behind the last one.
 Damage in that directory is an error. With --skip-damaged what is sound before it is taken, and the command says what is
 lost: of the log all entries from the damaged one on, of a snapshot all jobs behind the damaged place.
 
-The old cluster is not told. If enough of its members still run or are started again, they are a cluster of their own, with
-the same jobs, and clients can reach both: empty their directories, and add them to the new cluster. They cannot join it
-as they are.
+The old cluster is not told. If enough of its members still run or are started again, they are a cluster of their
+own, with the same jobs, and clients can reach both: empty their directories, and add them to the new cluster. They
+cannot join it as they are.
 `, offline.SkippedIDs) + asUser,
 		Example: `  trellis cluster recover --from /var/lib/trellis n1=10.0.0.1:11390 /var/lib/trellis-new`,
 	})
@@ -158,7 +162,10 @@ as they are.
 }
 
 // foundingCommand completes a command that makes the directory of a new cluster's first member of another one.
-func foundingCommand(name, from string, found func(fs vfs.FS, from string, node member.Node, to string) (offline.Made, error), cmd *cobra.Command) *cobra.Command {
+func foundingCommand(
+	name, from string, found func(fs vfs.FS, from string, node member.Node, to string) (offline.Made, error),
+	cmd *cobra.Command,
+) *cobra.Command {
 	var dir string
 	cmd.Use = name + " --from DIR NAME=HOST:PORT DIR"
 	cmd.Flags().StringVar(&dir, "from", "", from)
@@ -187,9 +194,11 @@ func foundingCommand(name, from string, found func(fs vfs.FS, from string, node 
 			if d := made.Damage.Log; d != nil {
 				fmt.Fprintf(out, "LOST: the entries from %d on: %v\n", made.Lost, d)
 			}
-			fmt.Fprintf(out, "%d of the log's last entries are not known to have been committed, and were taken\n", made.Uncommitted)
-			fmt.Fprintf(out, "WARNING: members of the old cluster %s must not be started again: clients could reach both clusters, "+
-				"and both give out the same jobs. Empty their directories, and add them to the new one.\n", made.Old)
+			fmt.Fprintf(out, "%d of the log's last entries are not known to have been committed, and were taken\n",
+				made.Uncommitted)
+			fmt.Fprintf(out,
+				"WARNING: members of the old cluster %s must not be started again: clients could reach both clusters, "+
+					"and both give out the same jobs. Empty their directories, and add them to the new one.\n", made.Old)
 		}
 		return nil
 	}

@@ -21,17 +21,19 @@ func statusCommand(f *clusterFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [--wait [NAME]...]",
 		Short: "Tell who leads, and how all members are",
-		Long: `Ask every member how it is, and tell who leads, who does not answer, what each of them lacks, and its last snapshot.
+		Long: `Ask every member how it is, and tell who leads, who does not answer, what each of them lacks, and its last
+snapshot.
 
-BEHIND is what a member has not stored yet of the leader's log. A member that was just started, or has just led, may have
-all of it and be loading its jobs, which takes a second for a million of them or so: it cannot lead before. With --wait the
-command first waits until a member serves clients and no member that answers loads, and until the members that are named
-answer, have the log and have loaded. It gives up when that has not come nearer for twice --timeout. With --digest all members read all their jobs: if nothing
-changes meanwhile, equal digests prove that they have the same, and equal holds that the same clients have the same of them.
-(What is not on record does not count: reservations of the leader's own clients, and what clients do.)
+BEHIND is what a member has not stored yet of the leader's log. A member that was just started, or has just led, may
+have all of it and be loading its jobs, which takes a second for a million of them or so: it cannot lead before. With
+--wait the command first waits until a member serves clients and no member that answers loads, and until the members
+that are named answer, have the log and have loaded. It gives up when that has not come nearer for twice --timeout.
+With --digest all members read all their jobs: if nothing changes meanwhile, equal digests prove that they have the
+same, and equal holds that the same clients have the same of them. (What is not on record does not count:
+reservations of the leader's own clients, and what clients do.)
 
-CONTACT is how long ago a member that passes on what its clients send has sent the last ping that the leader has answered.
-After 6 seconds it resets its clients.`,
+CONTACT is how long ago a member that passes on what its clients send has sent the last ping that the leader has
+answered. After 6 seconds it resets its clients.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 && !wait {
 				return errors.New("names of members are for --wait")
@@ -63,7 +65,8 @@ After 6 seconds it resets its clients.`,
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
-	cmd.Flags().BoolVar(&wait, "wait", false, "first wait until a member serves clients and none that answers loads, and until the named ones can lead")
+	cmd.Flags().BoolVar(&wait, "wait", false,
+		"first wait until a member serves clients and none that answers loads, and until the named ones can lead")
 	cmd.Flags().BoolVar(&digest, "digest", false, "compare all jobs of all members, which reads them all")
 	return cmd
 }
@@ -100,7 +103,7 @@ type clusterStatus struct {
 	Cluster string          `json:"cluster"`
 	Term    uint64          `json:"term"`
 	Leader  string          `json:"leader"`         // a name; "" if no member that was reached leads
-	Same    *bool           `json:"same,omitempty"` // whether those that answer have the same jobs and holds; of --digest, if it could be compared
+	Same    *bool           `json:"same,omitempty"` // the members that answer have the same jobs and holds; nil: not known
 	Members []clusterMember `json:"members"`
 
 	digest bool // was asked for
@@ -125,10 +128,10 @@ type clusterMember struct {
 	LogBytes    int64    `json:"log_bytes"`
 	Snapshot    uint64   `json:"snapshot"`
 	SnapBytes   int64    `json:"snapshot_bytes"`
-	SnapAge     *float64 `json:"snapshot_age_seconds,omitempty"` // from the snapshot to the last entry that the member has; nil if it has no snapshot
+	SnapAge     *float64 `json:"snapshot_age_seconds,omitempty"` // up to the member's last entry; nil: no snapshot
 	Clients     string   `json:"clients,omitempty"`              // where it serves them, as the leader or through it
 	Connections int64    `json:"connections,omitempty"`          // of clients to it
-	Contact     *float64 `json:"contact_age_seconds,omitempty"`  // since it sent the last ping that the leader has answered; nil if it passes on nothing
+	Contact     *float64 `json:"contact_age_seconds,omitempty"`  // of the last ping that the leader has answered
 	Unready     string   `json:"unready,omitempty"`              // why it would not answer a client's command now
 	Jobs        *uint64  `json:"jobs,omitempty"`
 	Digest      string   `json:"digest,omitempty"`
@@ -284,12 +287,15 @@ func (s *clusterStatus) remarks(w io.Writer) {
 			answering++
 		}
 		if c.Contradictions > 0 {
-			lines = append(lines, fmt.Sprintf("%s HAS MET CONTRADICTIONS: %s of reservations did not fit those before; this is a fault of the program",
-				c.Name, operate.Counted(c.Contradictions, "record")))
+			lines = append(lines,
+				fmt.Sprintf("%s HAS MET CONTRADICTIONS: %s of reservations did not fit those before; "+
+					"this is a fault of the program",
+					c.Name, operate.Counted(c.Contradictions, "record")))
 		}
 	}
 	if answering <= voters/2 {
-		lines = append(lines, fmt.Sprintf("%d of %d members that vote answer: that is no majority, so nobody can be served", answering, voters))
+		lines = append(lines,
+			fmt.Sprintf("%d of %d members that vote answer: that is no majority, so nobody can be served", answering, voters))
 	}
 	switch {
 	case !s.digest:

@@ -93,15 +93,21 @@ is the most that any load lasts.
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringArrayVar(&servers, "server", nil, "a server, NAME=COMMAND (repeatable); the last is compared with each of the others")
+	f.StringArrayVar(&servers, "server", nil,
+		"a server, NAME=COMMAND (repeatable); the last is compared with each of the others")
 	f.IntVar(&c.Rounds, "rounds", 3, "how often each server is measured")
-	f.IntSliceVar(&c.ServerCPUs, "server-cpus", nil, "processors of the servers (default the first that the generator does not use)")
+	f.IntSliceVar(&c.ServerCPUs, "server-cpus", nil,
+		"processors of the servers (default the first that the generator does not use)")
 	f.IntSliceVar(&c.LoadCPUs, "load-cpus", nil, "processors of the generator (default all others)")
-	f.StringVar(&c.Dir, "dir", "", "where directories of servers are made (default the system's for temporary files, or the working directory when that is in memory)")
+	f.StringVar(&c.Dir, "dir", "",
+		"where directories of servers are made (default the system's for temporary files, "+
+			"or the working directory when that is in memory)")
 	f.StringVar(&matrix, "matrix", "", "a set of measurements: standard, durability or cluster")
 	f.StringVar(&rows, "rows", "", "only those measurements of the matrix that have this in their name")
 	token.register(f)
-	f.StringVar(&markdown, "markdown", "", "write the table into this file, between the lines <!-- bench: begin --> and <!-- bench: end -->; of a cluster, <!-- bench cluster: begin --> and so on")
+	f.StringVar(&markdown, "markdown", "",
+		"write the table into this file, between the lines <!-- bench: begin --> and <!-- bench: end -->; "+
+			"of a cluster, <!-- bench cluster: begin --> and so on")
 	f.StringVar(&jsonTo, "json", "", "write all values as JSON to this file; - for standard output")
 	flags.register(cmd)
 	return cmd
@@ -182,8 +188,8 @@ func chooseServers(given []string, matrix string) ([]compare.Server, error) {
 	return servers, nil
 }
 
-// findTrellisd looks for the server beside this program, and then in the path. What it returns is shown with the figures:
-// it says no more of this machine than it must.
+// findTrellisd looks for the server beside this program, and then in the path. What it returns is shown with the
+// figures: it says no more of this machine than it must.
 func findTrellisd() (string, error) {
 	const name = "trellisd"
 	inPath, pathErr := exec.LookPath(name)
@@ -212,8 +218,8 @@ func fromHere(path string) (string, error) {
 	return path, err
 }
 
-// chooseCPUs gives the servers the first of n processors and the generator the others, unless something else was said or
-// there is only one. The two must not share any.
+// chooseCPUs gives the servers the first of n processors and the generator the others, unless something else was said
+// or there is only one. The two must not share any.
 func chooseCPUs(c *compare.Comparison, n int) error {
 	if given := len(c.ServerCPUs) + len(c.LoadCPUs); given > 0 || runtime.GOOS == "linux" && n > 1 {
 		if len(c.ServerCPUs) == 0 {

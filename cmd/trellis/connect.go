@@ -57,10 +57,11 @@ func (f *serverFlags) run(cmd *cobra.Command, do func(ctx context.Context, c *cl
 	return f.explain(c.Addr(), errors.Join(do(ctx, c, p), p.err()))
 }
 
-// serverCommand completes a command that needs no more than a server, which do asks. Its first arguments, so many, and those of
-// tubeFlags are tubes. What is wrong with the command line, cmd.Args says.
+// serverCommand completes a command that needs no more than a server, which do asks. Its first arguments, so many, and
+// those of tubeFlags are tubes. What is wrong with the command line, cmd.Args says.
 func serverCommand(
-	cmd *cobra.Command, tubes int, do func(ctx context.Context, c *client.Conn, p *printer, args []string) error, tubeFlags ...string,
+	cmd *cobra.Command, tubes int,
+	do func(ctx context.Context, c *client.Conn, p *printer, args []string) error, tubeFlags ...string,
 ) *cobra.Command {
 	var f serverFlags
 	cmd.Long += "\n\n" + exitHelp
@@ -161,7 +162,8 @@ func interrupted(addr string) error {
 	return &exitError{exitInterrupted, fmt.Errorf("%s: interrupted", addr)}
 }
 
-// explainConn is explain for an error of the connection. The hint says what may be wrong if the server has never answered.
+// explainConn is explain for an error of the connection. The hint says what may be wrong if
+// the server has never answered.
 func (f *serverFlags) explainConn(addr string, err *client.ConnError) (hint string, explained error) {
 	reason := err.Err
 	if sys := syscall.Errno(0); errors.As(reason, &sys) { // shorter than what net makes of it
@@ -174,7 +176,8 @@ func (f *serverFlags) explainConn(addr string, err *client.ConnError) (hint stri
 		reason, hint = fmt.Errorf("silent for %v", f.timeout), "; --timeout gives it longer"
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, os.ErrNotExist):
 		hint = "; is a server running there? Name another with -a or in TRELLIS_ADDR"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
+		errors.Is(err, syscall.EPIPE):
 		reason = errors.New("the server has closed the connection")
 		hint = "; does it want --tls, or a token (--token-file)?"
 	case errors.As(err, new(tls.RecordHeaderError)):

@@ -16,8 +16,8 @@ func kickConnectionCommand() *cobra.Command {
 	return serverCommand(&cobra.Command{
 		Use:   "kick-connection ID",
 		Short: "End a client's connection",
-		Long: `End a client's connection, by its id in trellis connections. The jobs that it has reserved are ready again at once. Most clients
-connect again. Where the server has an authentication file, it needs the right admin.
+		Long: `End a client's connection, by its id in trellis connections. The jobs that it has reserved are ready again
+at once. Most clients connect again. Where the server has an authentication file, it needs the right admin.
 
 JSON is an object with kicked, the id. A stock beanstalkd does not have the command.`,
 		Example: "  trellis kick-connection 17",
@@ -44,10 +44,11 @@ func connectionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "connections",
 		Short: "List who is connected",
-		Long: `List the server's connections by their ids: who each of them is, what it uses and holds, and what it has sent and received.
-HELD is how many jobs it has reserved, WAITING for how long it has waited for one.
+		Long: `List the server's connections by their ids: who each of them is, what it uses and holds, and what it has
+sent and received. HELD is how many jobs it has reserved, WAITING for how long it has waited for one.
 
-JSON has the keys of list-connections. A stock beanstalkd does not have the command; trellis stats tells how many there are.`,
+JSON has the keys of list-connections. A stock beanstalkd does not have the command; trellis stats tells how many
+there are.`,
 		Example: "  trellis connections --limit 20",
 		Args:    cobra.NoArgs,
 	}

@@ -32,14 +32,15 @@ func consoleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "console",
 		Short: "Show servers in a browser",
-		Long: `Show what servers do in a browser: their tubes, jobs, workers and failed jobs, with charts. With --write, jobs can be put, kicked,
-buried, moved, copied and deleted there, and tubes paused and cleared. Servers may be a stock beanstalkd, of which that is shown which
-it tells.
+		Long: `Show what servers do in a browser: their tubes, jobs, workers and failed jobs, with charts. With --write,
+jobs can be put, kicked, buried, moved, copied and deleted there, and tubes paused and cleared. Servers may be a
+stock beanstalkd, of which that is shown which it tells.
 
-The address to open is printed. It has a token in it, without which nobody gets anywhere: everybody on this machine can connect, but
-only who has the address sees jobs. A browser that has opened it is known for 12 hours, until nobody has looked for half an hour, or until
-"Log out". The console listens on loopback only. From another machine, use "ssh -L 11390:127.0.0.1:11390".
-Scripts send the token in a header, "Authorization: Bearer TOKEN"; /api/v1/openapi.json describes what they can ask.
+The address to open is printed. It has a token in it, without which nobody gets anywhere: everybody on this machine
+can connect, but only who has the address sees jobs. A browser that has opened it is known for 12 hours, until nobody
+has looked for half an hour, or until "Log out". The console listens on loopback only. From another machine, use "ssh
+-L 11390:127.0.0.1:11390". Scripts send the token in a header, "Authorization: Bearer TOKEN"; /api/v1/openapi.json
+describes what they can ask.
 
 A token is for one server and is sent to no other: of several servers, each is given its own, behind its address.
 
@@ -64,7 +65,9 @@ Every change is written to standard error. The console runs until it is interrup
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringArrayVar(&servers, "server", nil, "a server, written as for -a, with "+ofServer+"FILE behind it if it wants a token; may be given several times (default: that of -a)")
+	flags.StringArrayVar(&servers, "server", nil,
+		"a server, written as for -a, with "+ofServer+
+			"FILE behind it if it wants a token; may be given several times (default: that of -a)")
 	flags.BoolVar(&write, "write", false, "let people change and delete jobs")
 	flags.StringVar(&listen, "listen", "127.0.0.1:0", "address on loopback, HOST:PORT, where the browser connects")
 	f.to.register(flags)
@@ -87,7 +90,8 @@ func (f *serverFlags) consoles(servers []string, write bool, log *slog.Logger) (
 	case len(servers) == 0:
 		servers = []string{f.to.addr}
 	case len(servers) > 1 && f.token.path != "":
-		return nil, usageError(errors.New("--token-file is for one server, and would show the token to others: give --server ADDR" + ofServer + "FILE"))
+		return nil, usageError(errors.New("--token-file is for one server, and would show the token to others: " +
+			"give --server ADDR" + ofServer + "FILE"))
 	}
 	who := "somebody"
 	if u, err := user.Current(); err == nil {
@@ -135,8 +139,10 @@ func listenOnLoopback(address string) (net.Listener, error) {
 		return nil, usageError(fmt.Errorf("--listen %s: give HOST:PORT, such as 127.0.0.1:11390", address))
 	}
 	if ip := net.ParseIP(name); name != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, usageError(fmt.Errorf("--listen %s: that is not an address on loopback, and the console is not for others: "+
-			"listen on 127.0.0.1, and reach it from elsewhere with ssh -L, or use trellisd --http with --web-config-file", address))
+		return nil, usageError(fmt.Errorf("--listen %s: that is not an address on loopback, "+
+			"and the console is not for others: "+
+			"listen on 127.0.0.1, and reach it from elsewhere with ssh -L, or use trellisd --http with --web-config-file",
+			address))
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -150,7 +156,8 @@ func serveConsole(ctx context.Context, l net.Listener, cfgs []console.Config, ou
 	gate, link := console.NewGate(cfgs)
 	server := &http.Server{
 		Handler: gate, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo),
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo),
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -21,8 +21,9 @@ const (
 )
 
 // exitHelp is for the help of a command that has them all.
-const exitHelp = `The exit status is 0 when it is done, 1 when nothing was found that it could be done to, 2 when the command line is
-wrong, 3 when the server cannot be reached or does not answer, 4 when it refuses or lacks a command, and 130 after an interrupt.`
+const exitHelp = `The exit status is 0 when it is done, 1 when nothing was found that it could be done to, 2 when the
+command line is wrong, 3 when the server cannot be reached or does not answer, 4 when it refuses or lacks a command,
+and 130 after an interrupt.`
 
 // exitError is an error with the exit status that it means.
 type exitError struct {

@@ -24,14 +24,16 @@ func exportJobsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export TUBE",
 		Short: "Write the jobs of a tube, and leave them there",
-		Long: `Write all jobs of a tube as JSON, an object a line: what stats-job says of the job, and its body in "body" or, if it is not
-UTF-8, in "body-base64". Nothing is reserved and nothing changes. trellis import puts them back.
+		Long: `Write all jobs of a tube as JSON, an object a line: what stats-job says of the job, and its body in "body"
+or, if it is not UTF-8, in "body-base64". Nothing is reserved and nothing changes. trellis import puts them back.
 
-The jobs are written by state, each state in the order in which its jobs would be taken. A job is written once at most. While others
-work on the tube, it is written in the state that it has when it is read, and a job that changes its state at the right moment is
-left out: pause the tube, and wait until none is reserved, to get exactly what is there.
+The jobs are written by state, each state in the order in which its jobs would be taken. A job is written once at
+most. While others work on the tube, it is written in the state that it has when it is read, and a job that changes
+its state at the right moment is left out: pause the tube, and wait until none is reserved, to get exactly what is
+there.
 
-The server needs the extension list-jobs: a stock beanstalkd shows only the first job of each state, so its tubes cannot be exported.
+The server needs the extension list-jobs: a stock beanstalkd shows only the first job of each state, so its tubes
+cannot be exported.
 
 ` + exitHelp,
 		Example: `  trellis export mail >mail.ndjson
@@ -52,7 +54,8 @@ The server needs the extension list-jobs: a stock beanstalkd shows only the firs
 			return f.explain(c.Addr(), e.run(ctx, c, cmd.ErrOrStderr()))
 		},
 	}
-	cmd.Flags().StringSliceVarP(&states, "state", "s", nil, "only ready, reserved, delayed or buried ones; several with commas")
+	cmd.Flags().StringSliceVarP(&states, "state", "s", nil,
+		"only ready, reserved, delayed or buried ones; several with commas")
 	f.registerServer(cmd)
 	f.completeTubes(cmd, 1)
 	completeStates(cmd, client.States)

@@ -13,7 +13,9 @@ import (
 )
 
 // feed puts the jobs of a source, tells on errs which were refused, and says in the end how many there were.
-func feed(ctx context.Context, c *client.Conn, out *printer, errs io.Writer, maxBody uint64, source producer.Source) error {
+func feed(
+	ctx context.Context, c *client.Conn, out *printer, errs io.Writer, maxBody uint64, source producer.Source,
+) error {
 	progress := newProgressLine(errs)
 	begun, shown := time.Now(), time.Now()
 	p := producer.Producer{
@@ -33,7 +35,8 @@ func feed(ctx context.Context, c *client.Conn, out *printer, errs io.Writer, max
 	progress.clear()
 	sentence := jobsIn(sum.Put, "") + " put"
 	if sum.Buried > 0 {
-		sentence += fmt.Sprintf(", %s of them buried by the server, which had no memory to queue them", operate.Count(sum.Buried))
+		sentence += fmt.Sprintf(", %s of them buried by the server, which had no memory to queue them",
+			operate.Count(sum.Buried))
 	}
 	if sum.Duplicates > 0 {
 		sentence += fmt.Sprintf(", %s had the key of another", operate.Count(sum.Duplicates))
@@ -42,7 +45,8 @@ func feed(ctx context.Context, c *client.Conn, out *printer, errs io.Writer, max
 		sentence += fmt.Sprintf(", %s refused", operate.Count(sum.Refused))
 	}
 	said := out.result(sentence, client.Fields{
-		number("put", sum.Put), number("buried", sum.Buried), number("duplicates", sum.Duplicates), number("refused", sum.Refused),
+		number("put", sum.Put), number("buried", sum.Buried), number("duplicates", sum.Duplicates),
+		number("refused", sum.Refused),
 	})
 	switch {
 	case err != nil:
@@ -64,7 +68,8 @@ func unfinished(err error, sum *producer.Summary) error {
 			jobsIn(sum.Unknown, ""), sum.UnknownFrom, sum.Line)
 	}
 	if sum.Unburied > 0 {
-		rest += fmt.Sprintf("; of those that were put, it is not known of %s whether they were buried", jobsIn(sum.Unburied, ""))
+		rest += fmt.Sprintf("; of those that were put, it is not known of %s whether they were buried",
+			jobsIn(sum.Unburied, ""))
 	}
 	return &partialError{err, rest}
 }

@@ -22,14 +22,14 @@ func jobsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobs TUBE",
 		Short: "List the jobs of a tube, without reserving any",
-		Long: `List the jobs of a tube by state, each state in the order in which its jobs would be taken. Nothing is reserved and nothing
-changes.
+		Long: `List the jobs of a tube by state, each state in the order in which its jobs would be taken. Nothing is
+reserved and nothing changes.
 
 --grep shows only jobs whose bodies match a regular expression (RE2), and shows their bodies. It reads the bodies of all
 jobs until --limit have been found; --grep '' shows all bodies.
 
-JSON has the keys of list-jobs, and state; with --grep also body, or body-base64 for one that is not UTF-8. A stock beanstalkd
-cannot list jobs; trellis peek shows its first ones.`,
+JSON has the keys of list-jobs, and state; with --grep also body, or body-base64 for one that is not UTF-8. A stock
+beanstalkd cannot list jobs; trellis peek shows its first ones.`,
 		Example: `  trellis jobs mail --state buried
   trellis jobs mail --grep '"user": *17\b' -o ndjson`,
 		Args: cobra.MatchAll(cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) (err error) {
@@ -77,7 +77,8 @@ func (j *jobList) list(ctx context.Context, c *client.Conn, p *printer, _ []stri
 		{head: "SIZE", key: "size", right: true, show: asSize},
 	}
 	if j.grep != nil {
-		columns = append(columns, column{head: "BODY", key: "body", show: func(v client.Value) string { return cut(v.Text, excerpt) }})
+		columns = append(columns,
+			column{head: "BODY", key: "body", show: func(v client.Value) string { return cut(v.Text, excerpt) }})
 	}
 	l := p.list(columns...)
 	show := func(job client.Fields) error {
@@ -133,7 +134,9 @@ func (j *jobList) limitOfState() uint64 {
 }
 
 // search shows those jobs of a page whose bodies match.
-func (j *jobList) search(ctx context.Context, c *client.Conn, page []client.Fields, table bool, show func(client.Fields) error) error {
+func (j *jobList) search(
+	ctx context.Context, c *client.Conn, page []client.Fields, table bool, show func(client.Fields) error,
+) error {
 	return c.Pipeline(ctx, len(page), func(i int) client.Command {
 		return client.Command{Line: fmt.Sprintf("peek %d", page[i].Uint("id"))}
 	}, func(i int, r client.Reply) error {
@@ -168,13 +171,14 @@ func peekCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "peek {ID | --tube TUBE [--state STATE]}",
 		Short: "Show a job and its body, without reserving it",
-		Long: `Show a job, or the first one of a tube in a state, with its statistics and its body. Nothing is reserved and nothing changes.
+		Long: `Show a job, or the first one of a tube in a state, with its statistics and its body. Nothing is reserved and
+nothing changes.
 
-Bodies are shown as text; what is no text, and what could control a terminal, is escaped. --raw writes the body alone, byte for
-byte, and refuses to write such a body to a terminal.
+Bodies are shown as text; what is no text, and what could control a terminal, is escaped. --raw writes the body
+alone, byte for byte, and refuses to write such a body to a terminal.
 
-JSON has the keys of stats-job, and body, or body-base64 for one that is not UTF-8. A stock beanstalkd cannot show the first
-reserved job.`,
+JSON has the keys of stats-job, and body, or body-base64 for one that is not UTF-8. A stock beanstalkd cannot show
+the first reserved job.`,
 		Example: `  trellis peek 17
   trellis peek --tube mail --state buried
   trellis peek 17 --raw >body`,
@@ -222,7 +226,8 @@ func peekAt(ctx context.Context, c *client.Conn, id uint64, tube string, state c
 func showJob(ctx context.Context, c *client.Conn, p *printer, job *client.Job, raw bool) error {
 	if raw {
 		if p.terminal && !plain(string(job.Body)) {
-			return usageError(fmt.Errorf("the body of job %d could control the terminal: write it to a file, or leave out --raw", job.ID))
+			return usageError(fmt.Errorf("the body of job %d could control the terminal: write it to a file, or leave out --raw",
+				job.ID))
 		}
 		_, _ = p.w.Write(job.Body)
 		return nil

@@ -35,12 +35,13 @@ func newCommand() *cobra.Command {
 		Short: "Operate, measure and check servers that speak the beanstalkd protocol, and what they have on disk",
 		Long: `Operate, measure and check servers that speak the beanstalkd protocol, and what they have on disk.
 
-What asks a server takes its address from -a, TRELLIS_ADDR or BEANSTALKD_URL. It works with trellisd and with a stock beanstalkd, and
-says which command the server lacks for the rest.
+What asks a server takes its address from -a, TRELLIS_ADDR or BEANSTALKD_URL. It works with trellisd and with a stock
+beanstalkd, and says which command the server lacks for the rest.
 
-Tables are for people and may change. With -o json, ndjson or yaml the output has the keys of the protocol, and numbers without
-units. What comes from a job or a server cannot control a terminal: it is escaped, and peek --raw refuses to write such a body there.
-"trellis completion" makes completions for shells, which also complete the server's tubes.
+Tables are for people and may change. With -o json, ndjson or yaml the output has the keys of the protocol, and
+numbers without units. What comes from a job or a server cannot control a terminal: it is escaped, and peek --raw
+refuses to write such a body there. "trellis completion" makes completions for shells, which also complete the
+server's tubes.
 
 ` + exitHelp + `
 
@@ -51,13 +52,16 @@ For bench, binlog, ping and token it is 1 after any trouble, and for binlog 2 wh
 	})
 	mistakesAreUsage(root)
 	root.AddCommand(benchCommand(), binlogCommand(), clusterCommand(), pingCommand(), tokenCommand())
-	root.AddCommand(tubesCommand(), statsCommand(), connectionsCommand(), kickConnectionCommand(), accountsCommand(), groupCommand(), consoleCommand(), jobsCommand(), peekCommand())
+	root.AddCommand(tubesCommand(), statsCommand(), connectionsCommand(), kickConnectionCommand(), accountsCommand(),
+		groupCommand(), consoleCommand(), jobsCommand(), peekCommand())
 	for i := range jobCommands {
 		root.AddCommand(jobCommands[i].command())
 	}
 	root.AddCommand(clearCommand())
-	root.AddCommand(pauseCommand(), resumeCommand(), drainCommand(), undrainCommand(), reloadCommand(), deadLettersCommand(), settingsCommand())
-	root.AddCommand(putCommand(), exportJobsCommand(), importJobsCommand(), topCommand(), watchCommand(), workCommand(), cronCommand(), minderCommand())
+	root.AddCommand(pauseCommand(), resumeCommand(), drainCommand(), undrainCommand(), reloadCommand(),
+		deadLettersCommand(), settingsCommand())
+	root.AddCommand(putCommand(), exportJobsCommand(), importJobsCommand(), topCommand(), watchCommand(), workCommand(),
+		cronCommand(), minderCommand())
 	root.AddCommand(buildCommands...)
 	return root
 }

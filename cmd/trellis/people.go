@@ -15,7 +15,8 @@ import (
 // times and sizes are the keys of statistics that are seconds and bytes.
 var (
 	times = map[string]bool{
-		"uptime": true, "age": true, "delay": true, "ttr": true, "time-left": true, "pause": true, "pause-time-left": true, "waiting-time": true,
+		"uptime": true, "age": true, "delay": true, "ttr": true, "time-left": true, "pause": true, "pause-time-left": true,
+		"waiting-time": true,
 	}
 	sizes = map[string]bool{"binlog-max-size": true, "size": true, "bytes-in": true, "bytes-out": true}
 	names = map[string]bool{"id": true, "pid": true, "pri": true, "file": true} // numbers that count nothing

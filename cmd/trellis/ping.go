@@ -62,7 +62,9 @@ is then allowed without --tls, as are --cert and --key. --timeout is for both qu
 	f := cmd.Flags()
 	to.register(f)
 	token.register(f)
-	f.StringVar(&standby, "standby", "", "host:port of the server's metrics (trellisd --http), or https://host:port: a member of a cluster that waits for others is well, too")
+	f.StringVar(&standby, "standby", "",
+		"host:port of the server's metrics (trellisd --http), or https://host:port: "+
+			"a member of a cluster that waits for others is well, too")
 	f.DurationVar(&timeout, "timeout", 3*time.Second, "how long connections and answers may take")
 	return cmd
 }
@@ -104,7 +106,9 @@ func ping(a *bench.Address, token string, deadline time.Time) error {
 
 // standbyStates are the beginnings of the reasons that a member gives for not being ready
 // when that is as it should be.
-var standbyStates = []string{"standby", "waiting for the other members", "no leader is known", "attaching", "catching up"}
+var standbyStates = []string{
+	"standby", "waiting for the other members", "no leader is known", "attaching", "catching up",
+}
 
 // standsBy asks a server for the reason why it does not serve clients. The error is nil if it is a member of a cluster.
 // addr is host:port, or https://host:port.

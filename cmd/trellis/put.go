@@ -36,21 +36,22 @@ func putCommand() *cobra.Command {
 		Long: `Put a job with this body, or with that from standard input; or many jobs from standard input:
 
   --lines   each line is a body, without its line feed; an empty line is an empty body
-  --ndjson  each line is a JSON object with the body of a job in "body" or, if it is not UTF-8, in "body-base64", and what else
-            is to be said of it: "tube", "pri", "delay", "ttr", "key" with "key-seconds" (see --unique). The lines that
-            trellis export writes will do; their other keys have no effect here (see trellis import).
+  --ndjson  each line is a JSON object with the body of a job in "body" or, if it is not UTF-8, in "body-base64", and
+            what else is to be said of it: "tube", "pri", "delay", "ttr", "key" with "key-seconds" (see --unique). The
+            lines that trellis export writes will do; their other keys have no effect here (see trellis import).
 
-Many jobs are sent without waiting for each reply, and need little memory, however many there are. A line that is no job, or
-larger than the server's max-job-size, is told on standard error and left out. When the server refuses a job
+Many jobs are sent without waiting for each reply, and need little memory, however many there are. A line that is no
+job, or larger than the server's max-job-size, is told on standard error and left out. When the server refuses a job
 for another reason, nothing more is sent; each line that was refused is told.
 
 --unique and "key" make a job unique in its tube: as long as a job with the same key lives, and for so many seconds
-after its end, no other is put. The other options that name a group or a key, and --expire, are for each job of the input.
-A job with --after waits, delayed, until the jobs of that group are gone; put those first. A job with --fair shares its tube
-with the jobs of other keys: the key with the fewest jobs at work is next. trellisd(8) has the details in its section EXTENSIONS.
+after its end, no other is put. The other options that name a group or a key, and --expire, are for each job of the
+input. A job with --after waits, delayed, until the jobs of that group are gone; put those first. A job with --fair
+shares its tube with the jobs of other keys: the key with the fewest jobs at work is next. trellisd(8) has the
+details in its section EXTENSIONS.
 
-All these need extensions of Trellis: a server without them, such as a stock beanstalkd, is not sent such jobs. A line of
-the protocol has 224 bytes: long names do not all fit into one put.
+All these need extensions of Trellis: a server without them, such as a stock beanstalkd, is not sent such jobs. A
+line of the protocol has 224 bytes: long names do not all fit into one put.
 
 ` + exitHelp,
 		Example: `  trellis put -t mail '{"to": "you@example.org"}'
@@ -108,7 +109,8 @@ func (t *tagFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&t.after, "after", "", "the job waits until those of this GROUP are gone")
 	f.StringVar(&t.settled, "after-settled", "", "the job waits until those of this GROUP are gone or buried")
 	f.StringVar(&t.fair, "fair", "", "the job shares its tube as those of this KEY do")
-	f.Uint32Var(&t.expire, "expire", 0, "seconds after which nobody starts the job any more; 0 is never, whatever the tube's setting")
+	f.Uint32Var(&t.expire, "expire", 0,
+		"seconds after which nobody starts the job any more; 0 is never, whatever the tube's setting")
 }
 
 // tags are the tags of the options that were given, an empty one too: a variable may have been forgotten.
@@ -192,7 +194,8 @@ func (p *put) one(ctx context.Context, c *client.Conn, out *printer, body []byte
 	case inserted.Duplicate != "":
 		state := strings.ToLower(inserted.Duplicate)
 		fields = append(fields, text("duplicate", state))
-		sentence = fmt.Sprintf("job %d of tube %s has the same key already, and is %s: nothing was put", inserted.ID, p.job.Tube, state)
+		sentence = fmt.Sprintf("job %d of tube %s has the same key already, and is %s: nothing was put",
+			inserted.ID, p.job.Tube, state)
 	case inserted.Buried:
 		fields = append(fields, text("state", string(client.Buried)))
 		sentence += ", where it is buried: the server had no memory to queue it"
@@ -227,12 +230,13 @@ func importJobsCommand() *cobra.Command {
 		Short: "Put exported jobs back, each in its state",
 		Long: `Put the jobs that trellis export has written, from a file or standard input.
 
-Each job goes into its tube, or that of --tube, with its body, priority and time to run. A ready or reserved job is ready. A
-delayed job has the delay that was left. A buried job is buried: it is put with a delay of an hour, reserved by its id, and
-buried, so that an interrupted import, which says so, leaves it to become ready after that hour.
+Each job goes into its tube, or that of --tube, with its body, priority and time to run. A ready or reserved job is
+ready. A delayed job has the delay that was left. A buried job is buried: it is put with a delay of an hour, reserved
+by its id, and buried, so that an interrupted import, which says so, leaves it to become ready after that hour.
 
-Jobs get new ids and begin a new age, and their counters (reserves, timeouts, releases, buries, kicks) begin at 0. Keys and limits that were
-given to a job with put are not in the file. Jobs keep the order that they have in it among those with the same priority.
+Jobs get new ids and begin a new age, and their counters (reserves, timeouts, releases, buries, kicks) begin at 0.
+Keys and limits that were given to a job with put are not in the file. Jobs keep the order that they have in it among
+those with the same priority.
 
 Importing the same file twice puts its jobs twice. Lines that cannot be put are told, as by trellis put.
 
@@ -269,18 +273,21 @@ Importing the same file twice puts its jobs twice. Lines that cannot be put are 
 	return cmd
 }
 
-func importJobs(ctx context.Context, c *client.Conn, p *printer, errs io.Writer, in io.Reader, tube string, otherwise producer.Job) error {
+func importJobs(
+	ctx context.Context, c *client.Conn, p *printer, errs io.Writer, in io.Reader, tube string, otherwise producer.Job,
+) error {
 	most, err := maxJobSize(ctx, c)
 	if err != nil {
 		return err
 	}
-	return feed(ctx, c, p, errs, most, producer.NewFile(interruptible(ctx, in), most, func(j *jobfile.Job) (producer.Job, error) {
-		if tube != "" {
-			j.Tube = tube
-		}
-		if j.Tube == "" {
-			return producer.Job{}, fmt.Errorf("there is no tube in it: give --tube")
-		}
-		return producer.Restore(j, otherwise)
-	}))
+	return feed(ctx, c, p, errs, most,
+		producer.NewFile(interruptible(ctx, in), most, func(j *jobfile.Job) (producer.Job, error) {
+			if tube != "" {
+				j.Tube = tube
+			}
+			if j.Tube == "" {
+				return producer.Job{}, fmt.Errorf("there is no tube in it: give --tube")
+			}
+			return producer.Restore(j, otherwise)
+		}))
 }

@@ -23,8 +23,8 @@ func pauseCommand() *cobra.Command {
 	return pausingCommand("paused", &cobra.Command{
 		Use:   "pause {TUBE | --all} [SECONDS]",
 		Short: "Have a tube hand out no jobs for a while",
-		Long: `Have a tube, or every tube that there is now, hand out no jobs for so many seconds, or until trellis resume. Jobs can be put
-meanwhile, and those that are reserved are not touched.`,
+		Long: `Have a tube, or every tube that there is now, hand out no jobs for so many seconds, or until trellis resume.
+Jobs can be put meanwhile, and those that are reserved are not touched.`,
 		Example: `  trellis pause mail 600
   trellis pause --all`,
 	}, func(args []string) (uint32, string, error) {
@@ -54,9 +54,11 @@ func resumeCommand() *cobra.Command {
 	})
 }
 
-// pausingCommand completes a command that pauses tubes. Key counts them in JSON; length makes of the arguments behind the tube
-// for how long they are paused, and what is said of them.
-func pausingCommand(key string, cmd *cobra.Command, length func(args []string) (seconds uint32, what string, err error)) *cobra.Command {
+// pausingCommand completes a command that pauses tubes. Key counts them in JSON; length makes of the arguments behind
+// the tube for how long they are paused, and what is said of them.
+func pausingCommand(
+	key string, cmd *cobra.Command, length func(args []string) (seconds uint32, what string, err error),
+) *cobra.Command {
 	var every bool
 	var tube, what string
 	var seconds uint32
@@ -114,13 +116,15 @@ func pauseTubes(ctx context.Context, c *client.Conn, p *printer, tube string, le
 }
 
 func drainCommand() *cobra.Command {
-	return drainingCommand("drain", "Have the server take no new jobs", `Have the server answer every put with DRAINING, until trellis undrain or its end. All else goes on.
+	return drainingCommand("drain", "Refuse new jobs", `The server answers every put with DRAINING, until trellis undrain
+or its end. All else goes on.
 
 JSON is an object with draining, true. A stock beanstalkd does not have the command, and drains on SIGUSR1.`, true)
 }
 
 func undrainCommand() *cobra.Command {
-	return drainingCommand("undrain", "Have the server take new jobs again", `Have the server take new jobs again, also if it drains because of SIGUSR1.
+	return drainingCommand("undrain", "Accept new jobs again", `The server accepts new jobs again, also if it drains
+because of SIGUSR1.
 
 JSON is an object with draining, false. A stock beanstalkd cannot do that.`, false)
 }
@@ -148,12 +152,12 @@ func reloadCommand() *cobra.Command {
 	return serverCommand(&cobra.Command{
 		Use:   "reload",
 		Short: "Have the server load its files again",
-		Long: `Have the server load its files again at once, certificates and the authentication file, and tell what came of it. What cannot be
-loaded changes nothing, and the exit status is 1 then. Of a cluster, only the leader can be asked; SIGHUP does the same on each
-machine.
+		Long: `Have the server load its files again at once, certificates and the authentication file, and tell what came
+of it. What cannot be loaded changes nothing, and the exit status is 1 then. Of a cluster, only the leader can be
+asked; SIGHUP does the same on each machine.
 
-JSON is a list of objects with name, files, result, loaded or failed, and error. A server with an authentication file wants a token
-with the right admin. A stock beanstalkd does not have the command.`,
+JSON is a list of objects with name, files, result, loaded or failed, and error. A server with an authentication file
+wants a token with the right admin. A stock beanstalkd does not have the command.`,
 		Example: "  trellis reload",
 		Args:    cobra.NoArgs,
 	}, 0, func(ctx context.Context, c *client.Conn, p *printer, _ []string) error {
@@ -161,7 +165,8 @@ with the right admin. A stock beanstalkd does not have the command.`,
 		if err != nil {
 			return err
 		}
-		l := p.list(column{head: "NAME", key: "name"}, column{head: "RESULT", key: "result"}, column{head: "FILES", key: "files"}, column{head: "ERROR", key: "error"})
+		l := p.list(column{head: "NAME", key: "name"}, column{head: "RESULT", key: "result"},
+			column{head: "FILES", key: "files"}, column{head: "ERROR", key: "error"})
 		if err := l.all(loaded, "the server has no files that it could load again"); err != nil {
 			return err
 		}
@@ -177,8 +182,8 @@ func deadLettersCommand() *cobra.Command {
 	cmd := commands(&cobra.Command{
 		Use:   "dlq",
 		Short: "Say where jobs go that fail again and again",
-		Long: `Say where jobs go that fail again and again: a job whose reservations have ended so many times by a release or a time-out is
-buried in another tube, its dead-letter queue. A kick there gives it its attempts again.
+		Long: `Say where jobs go that fail again and again: a job whose reservations have ended so many times by a release
+or a time-out is buried in another tube, its dead-letter queue. A kick there gives it its attempts again.
 
 A stock beanstalkd does not have dead-letter queues.
 
@@ -202,7 +207,8 @@ JSON has the keys of list-dlq.`,
 		if err != nil {
 			return err
 		}
-		l := p.list(column{head: "TUBE", key: "tube"}, counted("ATTEMPTS", "max-attempts"), column{head: "DEAD TUBE", key: "dead-tube"})
+		l := p.list(column{head: "TUBE", key: "tube"}, counted("ATTEMPTS", "max-attempts"),
+			column{head: "DEAD TUBE", key: "dead-tube"})
 		return l.all(settings, "no tube has a dead-letter queue")
 	})
 }
@@ -212,8 +218,8 @@ func setDeadLettersCommand() *cobra.Command {
 	return serverCommand(&cobra.Command{
 		Use:   "set TUBE ATTEMPTS DEAD-TUBE",
 		Short: "Give a tube a dead-letter queue",
-		Long: `Have jobs of TUBE that have failed ATTEMPTS times buried in DEAD-TUBE, which may be TUBE itself. It counts for jobs that are
-there already, from their next failure on.
+		Long: `Have jobs of TUBE that have failed ATTEMPTS times buried in DEAD-TUBE, which may be TUBE itself. It counts
+for jobs that are there already, from their next failure on.
 
 JSON is an object with the keys of list-dlq.`,
 		Example: "  trellis dlq set mail 5 mail.failed",
@@ -243,12 +249,14 @@ func unsetDeadLettersCommand() *cobra.Command {
 
 JSON is an object with tube and max-attempts, 0.`,
 		Example: "  trellis dlq unset mail",
-		Args:    cobra.MatchAll(cobra.ExactArgs(1), func(_ *cobra.Command, args []string) error { return client.CheckTube(args[0]) }),
+		Args: cobra.MatchAll(cobra.ExactArgs(1),
+			func(_ *cobra.Command, args []string) error { return client.CheckTube(args[0]) }),
 	}, 1, func(ctx context.Context, c *client.Conn, p *printer, args []string) error {
 		tube := args[0]
 		if err := c.SetDeadLetters(ctx, tube, 0, tube); err != nil {
 			return err
 		}
-		return p.result(fmt.Sprintf("jobs of tube %s stay there", tube), client.Fields{text("tube", tube), number("max-attempts", 0)})
+		return p.result(fmt.Sprintf("jobs of tube %s stay there", tube),
+			client.Fields{text("tube", tube), number("max-attempts", 0)})
 	})
 }

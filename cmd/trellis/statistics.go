@@ -67,9 +67,9 @@ func tubesCommand() *cobra.Command {
 	return serverCommand(&cobra.Command{
 		Use:   "tubes [GLOB]",
 		Short: "List tubes with their jobs and clients",
-		Long: `List the server's tubes by name, each with its statistics. In GLOB, * stands for any characters and ? for one.
-LIMITED is what keeps a tube from handing out jobs: pause, rate or reserved. TOTAL is how many jobs were ever put, PAUSED what is
-left of a pause, and yes for one until trellis resume.
+		Long: `List the server's tubes by name, each with its statistics. In GLOB, * stands for any characters and ? for
+one. LIMITED is what keeps a tube from handing out jobs: pause, rate or reserved. TOTAL is how many jobs were ever
+put, PAUSED what is left of a pause, and yes for one until trellis resume.
 
 JSON has the keys of stats-tube. trellis top -o json has what limits a tube, too.`,
 		Example: `  trellis tubes
@@ -132,10 +132,12 @@ func accountsCommand() *cobra.Command {
 	return serverCommand(&cobra.Command{
 		Use:   "accounts",
 		Short: "List what each account holds, and may hold",
-		Long: `List the accounts of the server's authentication file: what each of them holds, and behind it how much it may. WAITS is how often
-one of its clients had to wait because of the rate. A client without the right admin sees its own account.
+		Long: `List the accounts of the server's authentication file: what each of them holds, and behind it how much it
+may. WAITS is how often one of its clients had to wait because of the rate. A client without the right admin sees its
+own account.
 
-JSON has the keys of list-accounts, which also tells which tubes are an account's and what was refused. A limit of 0 is none.`,
+JSON has the keys of list-accounts, which also tells which tubes are an account's and what was refused. A limit of 0
+is none.`,
 		Example: "  trellis accounts\n  trellis accounts -o json | jq '.[] | select(.[\"refused-jobs\"] > 0).name'",
 		Args:    cobra.NoArgs,
 	}, 0, listAccounts)
@@ -169,14 +171,16 @@ func groupCommand() *cobra.Command {
 	return serverCommand(&cobra.Command{
 		Use:   "group NAME",
 		Short: "Show how far a group of jobs is",
-		Long: `Show the counts of a group: pending, the jobs that were put with grp:NAME and are still there; buried, how many of them are buried; and
-waiting-jobs, those that were put with aft:NAME and wait. Jobs wait until nothing is pending, or with aft:NAME:settled until all that is
-pending is buried. A group that has neither is not known: it is done, or never was.
+		Long: `Show the counts of a group: pending, the jobs that were put with grp:NAME and are still there; buried, how
+many of them are buried; and waiting-jobs, those that were put with aft:NAME and wait. Jobs wait until nothing is
+pending, or with aft:NAME:settled until all that is pending is buried. A group that has neither is not known: it is
+done, or never was.
 
 JSON has the keys of stats-group.`,
 		Example: `  trellis group import.20261124
   trellis group import.20261124 -o json | jq .pending`,
-		Args: cobra.MatchAll(cobra.ExactArgs(1), func(_ *cobra.Command, args []string) error { return client.CheckGroup(args[0]) }),
+		Args: cobra.MatchAll(cobra.ExactArgs(1),
+			func(_ *cobra.Command, args []string) error { return client.CheckGroup(args[0]) }),
 	}, 0, func(ctx context.Context, c *client.Conn, p *printer, args []string) error {
 		stats, err := c.StatsGroup(ctx, args[0])
 		if errors.Is(err, client.ErrNotFound) {

@@ -31,9 +31,11 @@ type target struct {
 
 func (t *target) register(f *pflag.FlagSet) {
 	t.flags = f
-	f.StringVarP(&t.addr, "addr", "a", defaultAddr, "the server: host, host:port or unix:/path; the port is 11300, or 11400 with --tls")
+	f.StringVarP(&t.addr, "addr", "a", defaultAddr,
+		"the server: host, host:port or unix:/path; the port is 11300, or 11400 with --tls")
 	f.BoolVar(&t.tls, "tls", false, "speak TLS (TRELLIS_TLS=1)")
-	f.StringVar(&t.ca, "ca", "", "PEM file with the authorities that the server's certificate may be of (TRELLIS_CA; default: the system's)")
+	f.StringVar(&t.ca, "ca", "",
+		"PEM file with the authorities that the server's certificate may be of (TRELLIS_CA; default: the system's)")
 	f.StringVar(&t.cert, "cert", "", "PEM file with a certificate to show to the server (TRELLIS_CERT)")
 	f.StringVar(&t.key, "key", "", "PEM file with its key (TRELLIS_KEY)")
 }

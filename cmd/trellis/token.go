@@ -28,8 +28,8 @@ func tokenCommand() *cobra.Command {
 	return commands(&cobra.Command{
 		Use:   "token",
 		Short: "Make tokens for clients of a server that has an authentication file",
-		Long: `Make tokens for clients of a server that has an authentication file: see trellisd --auth-file. A client sends the token, and the
-file has what the token can be checked by, its credential.`,
+		Long: `Make tokens for clients of a server that has an authentication file: see trellisd --auth-file. A client
+sends the token, and the file has what the token can be checked by, its credential.`,
 	}, newTokenCommand())
 }
 
@@ -99,7 +99,8 @@ type tokenFlag struct {
 
 func (t *tokenFlag) register(f *pflag.FlagSet) {
 	f.StringVar(&t.path, "token-file", "", "a file with the token to authenticate with (default $"+tokenEnv+")")
-	f.BoolVar(&t.insecure, "insecure-token", false, "send the token also where others can read it on the way: to another machine without --tls")
+	f.BoolVar(&t.insecure, "insecure-token", false,
+		"send the token also where others can read it on the way: to another machine without --tls")
 }
 
 // readFor returns the token for a server, "" if none is to be used. It is an error if others could
@@ -124,7 +125,8 @@ func (t *tokenFlag) read() (string, error) {
 		return "", fmt.Errorf("reading the token: %w", err)
 	}
 	token := strings.TrimSpace(string(b))
-	if token == "" || len(b) > maxTokenFile || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if token == "" || len(b) > maxTokenFile ||
+		strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return "", fmt.Errorf("reading the token: %s does not hold one word", path)
 	}
 	return token, nil

@@ -24,19 +24,22 @@ func topCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Watch a server's tubes live",
-		Long: `Show the tubes of a server with their jobs, rates and clients, again and again, until q is pressed; ? shows the other keys.
+		Long: `Show the tubes of a server with their jobs, rates and clients, again and again, until q is pressed; ? shows
+the other keys.
 
-A server may have very many tubes: each time, --limit of them are asked about, the first ones by name that have --filter in
-their names, and the view says so. Sorted by name, all can be seen: then only those on the screen are asked about.
+A server may have very many tubes: each time, --limit of them are asked about, the first ones by name that have
+--filter in their names, and the view says so. Sorted by name, all can be seen: then only those on the screen are
+asked about.
 
-IN/S and OUT/S are jobs put and deleted in a second. AGE is for how long the oldest ready job has been ready. WAIT is for how
-long the jobs that were reserved since the last look had been ready, on average, and BUSY how many were reserved at once, on
-average: how many workers the tube keeps busy. LIMITED is what keeps the tube from handing out jobs: a pause, its rate, or as
-many reserved jobs as its setting lets be. A stock beanstalkd does not tell AGE, WAIT and BUSY.
+IN/S and OUT/S are jobs put and deleted in a second. AGE is for how long the oldest ready job has been ready. WAIT is
+for how long the jobs that were reserved since the last look had been ready, on average, and BUSY how many were
+reserved at once, on average: how many workers the tube keeps busy. LIMITED is what keeps the tube from handing out
+jobs: a pause, its rate, or as many reserved jobs as its setting lets be. A stock beanstalkd does not tell AGE, WAIT
+and BUSY.
 
-With --once, or when the output is no terminal, one table is printed, with rates over --interval. JSON has the keys of stats-tube
-and stats-tube-x that the table has, total-jobs and cmd-delete, and rate-in, rate-out, age, wait and busy. Cmd-delete leaves out
-what flush-tube has deleted.
+With --once, or when the output is no terminal, one table is printed, with rates over --interval. JSON has the keys
+of stats-tube and stats-tube-x that the table has, total-jobs and cmd-delete, and rate-in, rate-out, age, wait and
+busy. Cmd-delete leaves out what flush-tube has deleted.
 
 ` + exitHelp,
 		Example: `  trellis top
@@ -46,7 +49,8 @@ what flush-tube has deleted.
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v.query.Sort = strings.ToUpper(v.query.Sort)
 			if !slices.Contains(top.Titles(), v.query.Sort) || v.interval < time.Second/10 || v.collector.Limit < 1 {
-				return usageError(errors.New("--sort is the heading of a column, --interval at least 0.1 s, and --limit at least 1"))
+				return usageError(errors.New(
+					"--sort is the heading of a column, --interval at least 0.1 s, and --limit at least 1"))
 			}
 			return v.run(cmd, &f)
 		},

@@ -18,8 +18,9 @@ func settingsCommand() *cobra.Command {
 	cmd := serverCommand(&cobra.Command{
 		Use:   "settings [GLOB]",
 		Short: "List what tubes go by: retries, limits and where failed jobs go",
-		Long: `List the tubes that have a setting, or those whose names match GLOB, by name, with the keys that are not the default. The keys
-stand in trellisd(8) under set-tube. Settings count for all clients of a tube, and outlive it and the server.
+		Long: `List the tubes that have a setting, or those whose names match GLOB, by name, with the keys that are not the
+default. The keys stand in trellisd(8) under set-tube. Settings count for all clients of a tube, and outlive it and
+the server.
 
 A stock beanstalkd does not have settings.
 
@@ -63,8 +64,8 @@ func setTubeCommand() *cobra.Command {
 	return serverCommand(&cobra.Command{
 		Use:   "set TUBE KEY=VALUE...",
 		Short: "Change keys of a tube's setting",
-		Long: `Change keys of a tube's setting, at once and for all of its clients. Other keys stay as they are. The keys stand in trellisd(8)
-under set-tube.
+		Long: `Change keys of a tube's setting, at once and for all of its clients. Other keys stay as they are. The keys
+stand in trellisd(8) under set-tube.
 
 JSON is an object with tube and setting, the pairs that were given.`,
 		Example: "  trellis settings set mail attempts=5 dead=mail.failed retry-min=10",
@@ -118,5 +119,6 @@ func setTube(ctx context.Context, c *client.Conn, p *printer, args []string) err
 	if err := c.SetTube(ctx, tube, args[1:]...); err != nil {
 		return err
 	}
-	return p.result(fmt.Sprintf("tube %s has %s now", tube, setting), client.Fields{text("tube", tube), text("setting", setting)})
+	return p.result(fmt.Sprintf("tube %s has %s now", tube, setting),
+		client.Fields{text("tube", tube), text("setting", setting)})
 }

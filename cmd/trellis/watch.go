@@ -19,10 +19,10 @@ func watchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch TUBE",
 		Short: "Show the new jobs of a tube as they come, without reserving any",
-		Long: `List a tube again and again, and show the jobs that were not there before, until SIGINT or SIGTERM. Nothing is reserved and
-nothing changes, so that workers do not notice; a job that comes and goes between two looks is not seen. In a queue of more than
-1000 jobs one that stands neither near its head nor at its end is shown later. New are jobs that were put after the start: a job
-that was there is not shown when it changes its state.
+		Long: `List a tube again and again, and show the jobs that were not there before, until SIGINT or SIGTERM. Nothing
+is reserved and nothing changes, so that workers do not notice; a job that comes and goes between two looks is not
+seen. In a queue of more than 1000 jobs one that stands neither near its head nor at its end is shown later. New are
+jobs that were put after the start: a job that was there is not shown when it changes its state.
 
 JSON has the keys of list-jobs, state, and body or, if it is not UTF-8, body-base64.
 
@@ -39,7 +39,8 @@ The server needs the extension list-jobs, which a stock beanstalkd does not have
 			return err
 		}),
 	}
-	cmd.Flags().StringSliceVarP(&states, "state", "s", nil, "look only among ready, reserved, delayed or buried ones; several with commas")
+	cmd.Flags().StringSliceVarP(&states, "state", "s", nil,
+		"look only among ready, reserved, delayed or buried ones; several with commas")
 	cmd.Flags().DurationVarP(&v.interval, "interval", "i", time.Second, "time between two looks")
 	completeStates(cmd, client.States)
 	return serverCommand(cmd, 1, v.run)
@@ -72,7 +73,8 @@ func (v *watchView) run(ctx context.Context, c *client.Conn, p *printer, _ []str
 					return l.add(append(job, bodyField(body)))
 				}
 				size, _ := job.Get("size")
-				fmt.Fprintf(p.w, layout, visible(job.Text("id")), job.Text("state"), visible(job.Text("pri")), visible(asSize(size)), visible(cut(string(body[:min(len(body), 4*excerpt)]), excerpt)))
+				fmt.Fprintf(p.w, layout, visible(job.Text("id")), job.Text("state"), visible(job.Text("pri")),
+					visible(asSize(size)), visible(cut(string(body[:min(len(body), 4*excerpt)]), excerpt)))
 				return nil
 			})
 		}
@@ -97,7 +99,9 @@ func (v *watchView) run(ctx context.Context, c *client.Conn, p *printer, _ []str
 }
 
 // withBodies hands over jobs with their bodies. One that has gone meanwhile is left out.
-func withBodies(ctx context.Context, c *client.Conn, jobs []watch.Job, show func(job client.Fields, body []byte) error) error {
+func withBodies(
+	ctx context.Context, c *client.Conn, jobs []watch.Job, show func(job client.Fields, body []byte) error,
+) error {
 	return c.Pipeline(ctx, len(jobs), func(i int) client.Command {
 		return client.Command{Line: fmt.Sprintf("peek %d", jobs[i].ID)}
 	}, func(i int, r client.Reply) error {

@@ -28,38 +28,39 @@ func workCommand() *cobra.Command {
 		Long: `Reserve jobs of a tube and run a command for each, with the job's body on standard input. No shell is
 involved: for one, give sh -c 'COMMAND'.
 
-With --tubes the jobs are those of several tubes, the most urgent of all first. With --mode weighted each tube gets a share
-of the jobs that are begun by its weight, and with --mode weighted-fair a share of the time of all workers. Both need a server
-that has reserve-mode.
+With --tubes the jobs are those of several tubes, the most urgent of all first. With --mode weighted each tube gets a
+share of the jobs that are begun by its weight, and with --mode weighted-fair a share of the time of all workers.
+Both need a server that has reserve-mode.
 
 A job is deleted when its command exits with status 0. Otherwise it is released, with a delay that doubles with every
 failed attempt, and buried when --attempts of them have failed. Releases, timeouts and burials count as failed attempts,
 whoever made them; each kick gives as many attempts again. A command need not read its standard input.
 
-The command is told of its job in TRELLIS_JOB_ID, _TUBE, _PRI, _AGE, _DELAY, _TTR, _RESERVES, _TIMEOUTS, _RELEASES, _BURIES
-and _KICKS, as stats-job has them, and in TRELLIS_JOB_ATTEMPT, which is 1 for the first attempt.
+The command is told of its job in TRELLIS_JOB_ID, _TUBE, _PRI, _AGE, _DELAY, _TTR, _RESERVES, _TIMEOUTS, _RELEASES,
+_BURIES and _KICKS, as stats-job has them, and in TRELLIS_JOB_ATTEMPT, which is 1 for the first attempt.
 
 Jobs are touched at each half of their time to run, so that a command may take as long as it likes: to bound it, run
-it with timeout(1). When a job is deleted meanwhile, its command is stopped with SIGTERM, and after 2 seconds with SIGKILL.
+it with timeout(1). When a job is deleted meanwhile, its command is stopped with SIGTERM, and after 2 seconds with
+SIGKILL.
 
 When the server goes away, the running commands are stopped in the same way, since the server gives their jobs to
 others; then the connections are made again, as often as needed. Only the first one has to succeed at once.
 
-SIGTERM or SIGINT ends the work: no job is begun any more, and commands may go on for --grace. Those that still run then
-are stopped, and their jobs are ready again, without an attempt having been counted: they are moved to their own tubes. Where
-the server has no move-job, or does not grant it, they are ready by the end of the connection, which counts as an attempt in a
-tube with the setting disconnects=1. A second signal ends everything at once.
+SIGTERM or SIGINT ends the work: no job is begun any more, and commands may go on for --grace. Those that still run
+then are stopped, and their jobs are ready again, without an attempt having been counted: they are moved to their own
+tubes. Where the server has no move-job, or does not grant it, they are ready by the end of the connection, which
+counts as an attempt in a tube with the setting disconnects=1. A second signal ends everything at once.
 
 The server gives the jobs of a trellis work that was killed, for want of memory perhaps, to others at once. So that no
 command of it, and nothing that such a command has started, goes on beside theirs, each command has a process group
 of its own, and a second process, trellis work-minder, kills these groups then. If the second process is killed, trellis
 work ends in order, with status 1.
 
-The exit status is 0 when the work was ended by a signal, 1 when the command could not be started, 2 when the command line is
-wrong, 3 when the server cannot be reached at first, and 4 when it refuses the tube.`,
+The exit status is 0 when the work was ended by a signal, 1 when the command could not be started, 2 when the command
+line is wrong, 3 when the server cannot be reached at first, and 4 when it refuses the tube.`,
 		Example: `  trellis work mail -j 4 -- /usr/lib/mail/send
   trellis work --tubes mail=3,reports=1 --mode weighted-fair -j 8 -- /srv/run-job
-  trellis work thumbnails --attempts 3 -- timeout 60 sh -c 'convert - -resize 200x200 "/srv/thumbnails/$TRELLIS_JOB_ID.png"'`,
+  trellis work thumbnails --attempts 3 -- timeout 60 sh -c 'convert - -resize 200 "/srv/thumbs/$TRELLIS_JOB_ID.png"'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			named := 1
 			if len(tubes) > 0 {
@@ -102,11 +103,13 @@ wrong, 3 when the server cannot be reached at first, and 4 when it refuses the t
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&tubes, "tubes", nil, "in place of the tube: several, each with a weight from 1 to 9999 if it is to have one")
+	flags.StringSliceVar(&tubes, "tubes", nil,
+		"in place of the tube: several, each with a weight from 1 to 9999 if it is to have one")
 	flags.StringVar(&cfg.Mode, "mode", "", "how the server is to choose among the tubes: fifo, weighted or weighted-fair")
 	flags.IntVarP(&cfg.Jobs, "jobs", "j", 1, "how many commands run at once")
 	flags.Uint64Var(&cfg.Attempts, "attempts", 10, "bury a job after so many failed attempts; 0: never")
-	flags.DurationVar(&cfg.Backoff, "backoff", time.Second, "delay of a job after its first failed attempt, rounded up to whole seconds")
+	flags.DurationVar(&cfg.Backoff, "backoff", time.Second,
+		"delay of a job after its first failed attempt, rounded up to whole seconds")
 	flags.DurationVar(&cfg.MaxBackoff, "max-backoff", 5*time.Minute, "the longest delay")
 	flags.DurationVar(&cfg.Grace, "grace", 30*time.Second, "how long commands may go on after SIGTERM or SIGINT")
 	flags.BoolVar(&cfg.Prefix, "prefix", false, "begin each line that a command writes with the id of its job")
@@ -156,7 +159,8 @@ func work(ctx context.Context, cfg worker.Config) error {
 		return err
 	}
 	done, err := worker.Run(ctx, cfg)
-	fmt.Fprintf(cfg.Log, "trellis: %d jobs deleted, %d released, %d buried, %d given up\n", done.Deleted, done.Released, done.Buried, done.GivenUp)
+	fmt.Fprintf(cfg.Log, "trellis: %d jobs deleted, %d released, %d buried, %d given up\n",
+		done.Deleted, done.Released, done.Buried, done.GivenUp)
 	return errors.Join(err, cfg.Minder.Close())
 }
 

@@ -44,7 +44,8 @@ func openAccess(opt *options.Options, listeners []net.Listener, trail, log *slog
 	}
 	for _, l := range listeners {
 		if readable(l.Addr()) {
-			log.Warn("tokens and jobs can be read on the network: listen on a loopback address, or use TLS", "addr", l.Addr().String())
+			log.Warn("tokens and jobs can be read on the network: listen on a loopback address, or use TLS",
+				"addr", l.Addr().String())
 			break
 		}
 	}

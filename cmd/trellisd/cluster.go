@@ -243,7 +243,10 @@ func (m *monitor) clusterStats() *metrics.Cluster {
 	if s == nil {
 		return nil
 	}
-	return &metrics.Cluster{Status: *s, Leaderships: m.queue.Leaderships(), Gone: m.queue.Gone(), Contradictions: m.queue.Contradictions(), Ready: member.Unready() == ""}
+	return &metrics.Cluster{
+		Status: *s, Leaderships: m.queue.Leaderships(), Gone: m.queue.Gone(), Contradictions: m.queue.Contradictions(),
+		Ready: member.Unready() == "",
+	}
 }
 
 // forwarding is what forwards clients to the leader, nil while they are not.

@@ -21,7 +21,9 @@ import (
 
 // openConsole makes the console and begins to measure. It returns nil if there is to be
 // none.
-func (m *monitor) openConsole(opt *options.Options, src metrics.Sources, names []string, log *slog.Logger) *console.Console {
+func (m *monitor) openConsole(
+	opt *options.Options, src metrics.Sources, names []string, log *slog.Logger,
+) *console.Console {
 	mode := m.consoleMode(opt, log)
 	if mode == options.ConsoleOff {
 		return nil
@@ -76,7 +78,8 @@ func (m *monitor) consoleMode(opt *options.Options, log *slog.Logger) string {
 	near := !readable(m.listener.Addr())
 	switch {
 	case opt.Console == options.ConsoleRead && !authenticates && !(near && m.anybody()):
-		log.Warn("the console shows jobs to everybody who can connect to it; see --web-config-file", "addr", m.listener.Addr().String())
+		log.Warn("the console shows jobs to everybody who can connect to it; see --web-config-file",
+			"addr", m.listener.Addr().String())
 	case opt.Console != "":
 	case authenticates, near && m.anybody():
 		return options.ConsoleRead

@@ -57,7 +57,8 @@ func loadCerts(opt *options.Options, s *sockets, log *slog.Logger) (*certificate
 	case opt.TLS.Cert == "":
 		return nil, errors.New("an inherited socket is named tls, and there is no certificate; give --tls-cert and --tls-key")
 	case len(s.tls) == 0:
-		return nil, errors.New("--tls-cert without a socket for TLS; give --tls-listen, or FileDescriptorName=tls in the socket unit")
+		return nil, errors.New("--tls-cert without a socket for TLS; " +
+			"give --tls-listen, or FileDescriptorName=tls in the socket unit")
 	}
 	return loadCertFiles(opt, log)
 }
@@ -68,7 +69,8 @@ func loadCertFiles(opt *options.Options, log *slog.Logger) (*certificates, error
 		return nil, nil
 	}
 	names := certs.Files{Cert: opt.TLS.Cert, Key: opt.TLS.Key, ClientCA: opt.TLS.ClientCA}
-	c := &certificates{Store: certs.New(names, certs.Policy{Optional: opt.TLS.Optional, MinVersion: opt.TLS.MinVersion}, log)}
+	policy := certs.Policy{Optional: opt.TLS.Optional, MinVersion: opt.TLS.MinVersion}
+	c := &certificates{Store: certs.New(names, policy, log)}
 	var err error
 	c.files, err = reload.Load("certificates", c.Paths(), c.load, log)
 	return c, err
@@ -84,7 +86,9 @@ func (c *certificates) stats() (s metrics.Certificates) {
 // loadFiles loads the files that the command line names and that may be loaded again, for the clients'
 // sockets s and for mon. They are read as the user of -u: what that user cannot
 // read fails now, and not when it changes.
-func loadFiles(opt *options.Options, s *sockets, mon *monitor, log *slog.Logger) (certs *certificates, acc *accessControl, err error) {
+func loadFiles(
+	opt *options.Options, s *sockets, mon *monitor, log *slog.Logger,
+) (certs *certificates, acc *accessControl, err error) {
 	if certs, err = loadCerts(opt, s, log); err != nil {
 		return nil, nil, exitWith(exitUsage, err)
 	}

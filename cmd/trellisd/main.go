@@ -153,7 +153,9 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 }
 
 func limits(opt *options.Options) engine.Limits {
-	return engine.Limits{Memory: opt.MaxMemory, Tubes: opt.MaxTubes, Watched: opt.MaxWatched, Keys: opt.MaxKeys, KeySeconds: opt.MaxKeyTTL}
+	return engine.Limits{
+		Memory: opt.MaxMemory, Tubes: opt.MaxTubes, Watched: opt.MaxWatched, Keys: opt.MaxKeys, KeySeconds: opt.MaxKeyTTL,
+	}
 }
 
 // changeUser has the process run as the user of that name; an empty name changes nothing.

@@ -86,8 +86,11 @@ func (m *monitor) protect(opt *options.Options, log *slog.Logger) (err error) {
 		return exitWith(exitUsage, fmt.Errorf("--console=write lets people delete jobs, and needs to know who they are: "+
 			"name them in %s, under basic_auth_users, or have it require certificates", opt.WebConfig))
 	}
-	if names := m.protection.Names(); opt.Console == options.ConsoleWrite && names != nil && !slices.ContainsFunc(names, mayWrite(opt)) {
-		return exitWith(exitUsage, fmt.Errorf("--console=write: nobody whom %s names may write; add a name, or give one of those to --console-writers", opt.WebConfig))
+	names := m.protection.Names()
+	if opt.Console == options.ConsoleWrite && names != nil && !slices.ContainsFunc(names, mayWrite(opt)) {
+		return exitWith(exitUsage,
+			fmt.Errorf("--console=write: nobody whom %s names may write; add a name, or give one of those to --console-writers",
+				opt.WebConfig))
 	}
 	return nil
 }

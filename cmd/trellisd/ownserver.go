@@ -67,7 +67,8 @@ func (s *ownServer) Tubes(visit func(*operate.Tube)) error {
 	return s.read(func(serving *metrics.Serving) {
 		serving.Engine.EachTube(serving.Now(), func(t *engine.TubeSnapshot) {
 			visit(&operate.Tube{
-				Name: t.Name, Urgent: int64(t.Urgent), Using: int64(t.Using), Watching: int64(t.Watching), PauseLeft: t.PauseLeft, Oldest: t.OldestReady,
+				Name: t.Name, Urgent: int64(t.Urgent), Using: int64(t.Using), Watching: int64(t.Watching), PauseLeft: t.PauseLeft,
+				Oldest:  t.OldestReady,
 				Limited: t.LimitedBy.String(),
 				Keys:    int64(t.Keys),
 				Counts: operate.Counts{
@@ -135,7 +136,8 @@ func (s *ownServer) Problems() (all []console.Problem) {
 			severe("/server", "Clients of this member are not answered: %v.", err)
 		}
 		if c.Contradictions > 0 {
-			severe("/server", "%s of reservations did not fit those before: this is a fault of the program.", operate.Counted(c.Contradictions, "record"))
+			severe("/server", "%s of reservations did not fit those before: this is a fault of the program.",
+				operate.Counted(c.Contradictions, "record"))
 		}
 		for _, member := range c.Members {
 			if c.Leads && !member.Alive {
@@ -249,7 +251,11 @@ func (s *ownServer) settings(serving *metrics.Serving) (l lines) {
 
 func (s *ownServer) memory() (l lines) {
 	// Not runtime.ReadMemStats, for which everything stops.
-	r := []runtimemetrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}, {Name: "/sched/goroutines:goroutines"}}
+	r := []runtimemetrics.Sample{
+		{Name: "/memory/classes/heap/objects:bytes"},
+		{Name: "/memory/classes/total:bytes"},
+		{Name: "/sched/goroutines:goroutines"},
+	}
 	runtimemetrics.Read(r)
 	if e, err := s.snapshot(); err == nil {
 		l.add("Of jobs", "%s", operate.Size(e.Memory))

@@ -19,11 +19,11 @@ const (
 // spareProcs lets more goroutines run than there are event loops, unless the operator has
 // said how many.
 //
-// The runtime counts a goroutine in a system call (a loop that sleeps, a writer that syncs)
-// as running until its monitor looks again, which may take 20 ms. A goroutine that a loop
-// has woken before it fell asleep waits as long if nothing is spare. And on a machine with no more processors than loops the runtime would take the
-// processor from a loop at almost every system call, only to find nobody to give it to:
-// that costs a tenth of all processor time at 50 unpipelined connections.
+// The runtime counts a goroutine in a system call (a loop that sleeps, a writer that syncs) as running until its
+// monitor looks again, which may take 20 ms. A goroutine that a loop has woken before it fell asleep waits as long
+// if nothing is spare. And on a machine with no more processors than loops the runtime would take the processor
+// from a loop at almost every system call, only to find nobody to give it to: that costs a tenth of all processor
+// time at 50 unpipelined connections.
 func spareProcs(loops, spare int) {
 	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) < loops+spare {
 		runtime.GOMAXPROCS(loops + spare)

@@ -59,7 +59,8 @@ func (s *sockets) open(opt *options.Options, log *slog.Logger) (err error) {
 	if len(opt.TLS.Listen) == 0 {
 		return nil
 	}
-	if s.tls, err = listen.Open(ctx, opt.TLS.Listen, options.DefaultTLSPort, "--tls-listen", opt.SocketMode, log); err != nil {
+	s.tls, err = listen.Open(ctx, opt.TLS.Listen, options.DefaultTLSPort, "--tls-listen", opt.SocketMode, log)
+	if err != nil {
 		return fmt.Errorf("--tls-listen: %w", err)
 	}
 	return nil

@@ -25,7 +25,9 @@ var errDraining = errors.New("draining")
 
 // supervise serves the sockets until a signal says stop, or one of them or the
 // log fails.
-func supervise(eng *engine.Engine, srv *reactor.Server, sock *sockets, certs *certificates, logFailed <-chan error, ready *web.Readiness, delay time.Duration, sigs *signals, log *slog.Logger) error {
+func supervise(eng *engine.Engine, srv *reactor.Server, sock *sockets, certs *certificates, logFailed <-chan error,
+	ready *web.Readiness, delay time.Duration, sigs *signals, log *slog.Logger,
+) error {
 	sigs.serving.Store(true)
 	failed := make(chan error, len(sock.plain)+len(sock.tls))
 	serve := func(serve func() error) {

@@ -141,8 +141,8 @@ func (c *Conn) roundTrip(ctx context.Context) (Reply, error) {
 	return c.Next(ctx)
 }
 
-// Queue puts a command into the buffer, and sends what has no room there. Next returns the replies in turn. Read some before
-// very many commands are queued: a server whose replies are not read stops reading commands (see Pipeline).
+// Queue puts a command into the buffer, and sends what has no room there. Next returns the replies in turn. Read some
+// before very many commands are queued: a server whose replies are not read stops reading commands (see Pipeline).
 //
 // An extension needs an earlier call of Capabilities. Without it the error is a LacksError; that and ErrLine leave the
 // connection as it was. After any other error it is useless, and the command was not sent as a whole.

@@ -98,15 +98,15 @@ func (v Value) MarshalJSON() ([]byte, error) {
 // texts are the keys whose values are text even if they look like numbers: beanstalkd does
 // not always quote them. An id is text in the answer to stats only.
 var texts = map[string]bool{
-	"name": true, "tube": true, "dead-tube": true, "state": true, "version": true, "hostname": true, "os": true, "platform": true,
-	"addr": true, "watching": true, "patterns": true,
+	"name": true, "tube": true, "dead-tube": true, "state": true, "version": true, "hostname": true, "os": true,
+	"platform": true, "addr": true, "watching": true, "patterns": true,
 }
 
 var errYAML = errors.New("not statistics of beanstalkd's kind")
 
-// lines are those of the part of YAML that beanstalkd and Trellis write: after a line "---" a list of scalars, a dictionary, or
-// a list of dictionaries. Values are scalars or, in brackets, lists of scalars. A scalar may be quoted; there are no escapes in
-// quotes.
+// lines are those of the part of YAML that beanstalkd and Trellis write: after a line "---" a list of scalars, a
+// dictionary, or a list of dictionaries. Values are scalars or, in brackets, lists of scalars. A scalar may be quoted;
+// there are no escapes in quotes.
 func lines(body []byte) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for line := range strings.Lines(string(body)) {

@@ -20,7 +20,9 @@ const (
 // earlier ones have been handed over. Extensions need an earlier call of Capabilities, as with
 // Queue. After an error from reply no more is sent: the replies to what was sent are read and
 // dropped, and Pipeline returns that error.
-func (c *Conn) Pipeline(ctx context.Context, n int, command func(i int) Command, reply func(i int, r Reply) error) error {
+func (c *Conn) Pipeline(
+	ctx context.Context, n int, command func(i int) Command, reply func(i int, r Reply) error,
+) error {
 	var failed error
 	var sizes []int // of the commands in flight
 	flying := 0

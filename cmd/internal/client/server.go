@@ -188,8 +188,9 @@ func (c *Conn) Has(ctx context.Context, extension string) (bool, error) {
 // not among them: Conn.Auth sends it by itself, before anything else.
 var stock = func() map[string]bool {
 	m := make(map[string]bool)
-	for word := range strings.FieldsSeq(`put use reserve reserve-with-timeout reserve-job delete release bury touch watch ignore
-		peek peek-ready peek-delayed peek-buried kick kick-job stats-job stats-tube stats list-tubes list-tube-used
+	for word := range strings.FieldsSeq(`put use reserve reserve-with-timeout reserve-job
+		delete release bury touch watch ignore peek peek-ready peek-delayed peek-buried
+		kick kick-job stats-job stats-tube stats list-tubes list-tube-used
 		list-tubes-watched quit pause-tube capabilities`) {
 		m[word] = true
 	}

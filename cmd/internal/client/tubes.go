@@ -19,7 +19,8 @@ func CheckTube(name string) error {
 	case len(name) > maxTubeName:
 		return fmt.Errorf("the name of a tube has at most %d bytes, this one %d", maxTubeName, len(name))
 	case !codec.ValidTubeName([]byte(name)):
-		return fmt.Errorf("%q cannot be the name of a tube, which has letters, digits and -+/;.$_(), and does not begin with -", name)
+		return fmt.Errorf("%q cannot be the name of a tube, which has letters, digits and -+/;.$_(), "+
+			"and does not begin with -", name)
 	}
 	return nil
 }
@@ -31,7 +32,8 @@ func CheckGroup(name string) error {
 		return fmt.Errorf("the name of a group has at most %d bytes, this one %d", most, len(name))
 	}
 	if CheckTube(name) != nil {
-		return fmt.Errorf("%q cannot be the name of a group, which has letters, digits and -+/;.$_(), and does not begin with -", name)
+		return fmt.Errorf("%q cannot be the name of a group, which has letters, digits and -+/;.$_(), "+
+			"and does not begin with -", name)
 	}
 	return nil
 }
@@ -66,10 +68,11 @@ func (c *Conn) StatsTubesX(ctx context.Context, tubes []string) ([]Fields, error
 // statsEach are the answers to a command about each of many things; nil for one that does not exist (any more).
 func statsEach[T string | uint64](ctx context.Context, c *Conn, command string, of []T) ([]Fields, error) {
 	all := make([]Fields, len(of))
-	err := c.Pipeline(ctx, len(of), func(i int) Command { return Command{Line: fmt.Sprint(command, " ", of[i])} }, func(i int, r Reply) (err error) {
-		all[i], err = c.FieldsOf(command, r)
-		return err
-	})
+	err := c.Pipeline(ctx, len(of), func(i int) Command { return Command{Line: fmt.Sprint(command, " ", of[i])} },
+		func(i int, r Reply) (err error) {
+			all[i], err = c.FieldsOf(command, r)
+			return err
+		})
 	return all, err
 }
 

@@ -32,9 +32,13 @@ var (
 
 // apiReads are all that there are, except for the description itself.
 var apiReads = []apiRead{
-	{path: "/stats", read: readStats, id: "stats", answer: "Statistics", about: "Statistics of the server, with the keys of the command stats"},
 	{
-		path: "/tubes", read: readTubes, id: "tubes", answer: "Tubes", about: "Tubes, as they were counted at most some seconds ago",
+		path: "/stats", read: readStats, id: "stats", answer: "Statistics",
+		about: "Statistics of the server, with the keys of the command stats",
+	},
+	{
+		path: "/tubes", read: readTubes, id: "tubes", answer: "Tubes",
+		about: "Tubes, as they were counted at most some seconds ago",
 		query: []schema{
 			param("q", "string", "Only those with this text in their names, in either case", schema{"maxLength": nameRunes}),
 			param("sort", "string", "By what; numbers have the greatest first", schema{"enum": sortKeys(), "default": "jobs"}),
@@ -45,26 +49,36 @@ var apiReads = []apiRead{
 	},
 	{
 		path: "/tubes/{tube}", read: ofTube(statsTube), id: "tube", answer: "Statistics",
-		about: "Statistics of a tube, with the keys of the commands stats-tube and, where the server has it, stats-tube-x. jobs-to-do, for autoscalers, are its reserved jobs and, unless something holds them back, its ready ones.",
+		about: "Statistics of a tube, with the keys of the commands stats-tube and, where the server has it, stats-tube-x. " +
+			"jobs-to-do, for autoscalers, are its reserved jobs and, unless something holds them back, its ready ones.",
 	},
 	{
 		path: "/tubes/{tube}/settings", read: ofTube(operate.SettingOfTube), id: "settings", answer: "Statistics",
 		about: "The setting of a tube, with the keys of the command list-settings, which it needs",
 	},
 	{
-		path: "/tubes/{tube}/jobs", read: readJobs, id: "jobs", answer: "Jobs", query: []schema{stateParam, limitParam, afterParam},
+		path: "/tubes/{tube}/jobs", read: readJobs, id: "jobs", answer: "Jobs",
+		query: []schema{stateParam, limitParam, afterParam},
 		about: "Jobs of a tube in a state, in the order in which they would be taken. Needs list-jobs.",
 	},
-	{path: "/jobs/{id}", read: readJob, id: "job", answer: "Statistics", about: "Statistics of a job, with the keys of the command stats-job"},
+	{
+		path: "/jobs/{id}", read: readJob, id: "job", answer: "Statistics",
+		about: "Statistics of a job, with the keys of the command stats-job",
+	},
 	{
 		path: "/groups/{group}", read: readGroup, id: "group", answer: "Statistics",
-		about: "The counts of a group of jobs, with the keys of the command stats-group, which it needs; 404 if no job is in it and none waits for it",
+		about: "The counts of a group of jobs, with the keys of the command stats-group, which it needs; " +
+			"404 if no job is in it and none waits for it",
 	},
 	{
-		path: "/connections", read: readConnections, id: "connections", answer: "Connections", query: []schema{limitParam, afterParam},
+		path: "/connections", read: readConnections, id: "connections", answer: "Connections",
+		query: []schema{limitParam, afterParam},
 		about: "Connections by id, with the keys of list-connections. Needs list-connections.",
 	},
-	{path: "/actions", read: readActions, id: "actions", answer: "Actions", about: "The last 200 changes that were tried here, the newest first"},
+	{
+		path: "/actions", read: readActions, id: "actions", answer: "Actions",
+		about: "The last 200 changes that were tried here, the newest first",
+	},
 }
 
 // apiError is the answer to a request that has failed.
@@ -178,7 +192,9 @@ func readJobs(r *request) (any, error) {
 
 // rows asks for a page of a list, of which the request says the limit and where it begins.
 // A page of none is not nil, and so is a list in JSON.
-func (r *request) rows(list func(conn *client.Conn, limit, after uint64) ([]client.Fields, error)) (rows []client.Fields, err error) {
+func (r *request) rows(
+	list func(conn *client.Conn, limit, after uint64) ([]client.Fields, error),
+) (rows []client.Fields, err error) {
 	limit, err := r.bounded("limit", rowsShown, 1, client.MaxListJobs)
 	if err != nil {
 		return nil, err

@@ -56,9 +56,10 @@ func (a asset) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 func (c *Console) parsePages() map[string]*template.Template {
 	base := c.cfg.Base
 	funcs := template.FuncMap{
-		"number": operate.Count, "plural": operate.Counted, "size": operate.Size[uint64], "since": operate.Seconds, "duration": operate.Duration,
-		"line":  func(s string) string { return line(s, nameRunes) },
-		"asset": func(name string) string { return base + "/static/" + assets[name].tag + "/" + name },
+		"number": operate.Count, "plural": operate.Counted, "size": operate.Size[uint64], "since": operate.Seconds,
+		"duration": operate.Duration,
+		"line":     func(s string) string { return line(s, nameRunes) },
+		"asset":    func(name string) string { return base + "/static/" + assets[name].tag + "/" + name },
 		"tubeURL": func(name string) string {
 			if client.CheckTube(name) != nil {
 				return "" // no link to what cannot be
@@ -76,7 +77,8 @@ func (c *Console) parsePages() map[string]*template.Template {
 		"iso":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"dict":   func(pairs ...any) map[string]any { return pairsOf(pairs) },
 	}
-	layout := template.Must(template.New("layout.html").Funcs(funcs).ParseFS(files, "templates/layout.html", "templates/parts.html"))
+	layout := template.Must(template.New("layout.html").Funcs(funcs).ParseFS(files, "templates/layout.html",
+		"templates/parts.html"))
 	names, err := fs.Glob(files, "templates/*.html")
 	if err != nil {
 		panic(err)

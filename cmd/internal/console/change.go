@@ -65,11 +65,13 @@ var changes = []*change{
 		about: "Make buried jobs ready or, if there are none, delayed ones",
 	},
 	{
-		path: "/tubes/{tube}/move", verb: "move", id: "moveTube", to: toTube, fields: []*field{stateField, toField, countField}, do: doMoveTube,
+		path: "/tubes/{tube}/move", verb: "move", id: "moveTube", to: toTube,
+		fields: []*field{stateField, toField, countField}, do: doMoveTube,
 		about: "Move the first jobs in a state, which is not reserved, to another tube. Needs move-tube.",
 	},
 	{
-		path: "/tubes/{tube}/delete", verb: "delete", id: "deleteTube", to: toTube, asks: true, fields: []*field{stateField, countField}, do: doDeleteTube,
+		path: "/tubes/{tube}/delete", verb: "delete", id: "deleteTube", to: toTube, asks: true,
+		fields: []*field{stateField, countField}, do: doDeleteTube,
 		about: "Delete the first jobs in a state. Needs delete-tube-jobs.",
 	},
 	{
@@ -77,16 +79,23 @@ var changes = []*change{
 		about: "Hand out no jobs of a tube for a time",
 	},
 	{
-		path: "/tubes/{tube}/dlq", verb: "dlq", id: "setDeadLetters", to: toTube, fields: []*field{attemptsField, toField}, do: doDeadLetters,
+		path: "/tubes/{tube}/dlq", verb: "dlq", id: "setDeadLetters", to: toTube, fields: []*field{attemptsField, toField},
+		do:    doDeadLetters,
 		about: "Bury a job of a tube in another one when its reservations have failed so many times",
 	},
 	{
-		path: "/tubes/{tube}/settings", verb: "set", id: "setTube", to: toTube, fields: []*field{settingsField}, do: doSetTube,
+		path: "/tubes/{tube}/settings", verb: "set", id: "setTube", to: toTube, fields: []*field{settingsField},
+		do:    doSetTube,
 		about: "Change keys of a tube's setting; others stay as they are. Needs set-tube.",
 	},
-	{path: "/jobs/{id}/kick", verb: "kick", id: "kick", to: toJob, do: doKick, about: "Make a buried or delayed job ready"},
+	{
+		path: "/jobs/{id}/kick", verb: "kick", id: "kick", to: toJob, do: doKick, about: "Make a buried or delayed job ready",
+	},
 	{path: "/jobs/{id}/bury", verb: "bury", id: "bury", to: toJob, do: doBury, about: "Bury a ready or delayed job"},
-	{path: "/jobs/{id}/delete", verb: "delete", id: "delete", to: toJob, asks: true, do: doDelete, about: "Delete a job that nobody holds"},
+	{
+		path: "/jobs/{id}/delete", verb: "delete", id: "delete", to: toJob, asks: true, do: doDelete,
+		about: "Delete a job that nobody holds",
+	},
 	{
 		path: "/jobs/{id}/move", verb: "move", id: "move", to: toJob, fields: []*field{toField}, do: doMove,
 		about: "Move a job that nobody holds to another tube. Needs move-job.",
@@ -95,10 +104,17 @@ var changes = []*change{
 		path: "/jobs/{id}/copy", verb: "copy", id: "copy", to: toJob, fields: []*field{toField}, do: doCopy,
 		about: "Put a job with the same body, priority and time to run into a tube",
 	},
-	{path: "/jobs/kick", verb: "kick", id: "kickJobs", to: toJobs, fields: []*field{idsField}, do: doKick, about: "Make buried or delayed jobs ready"},
-	{path: "/jobs/bury", verb: "bury", id: "buryJobs", to: toJobs, fields: []*field{idsField}, do: doBury, about: "Bury ready or delayed jobs"},
 	{
-		path: "/jobs/delete", verb: "delete", id: "deleteJobs", to: toJobs, asks: true, fields: []*field{idsField}, do: doDelete,
+		path: "/jobs/kick", verb: "kick", id: "kickJobs", to: toJobs, fields: []*field{idsField}, do: doKick,
+		about: "Make buried or delayed jobs ready",
+	},
+	{
+		path: "/jobs/bury", verb: "bury", id: "buryJobs", to: toJobs, fields: []*field{idsField}, do: doBury,
+		about: "Bury ready or delayed jobs",
+	},
+	{
+		path: "/jobs/delete", verb: "delete", id: "deleteJobs", to: toJobs, asks: true, fields: []*field{idsField},
+		do:    doDelete,
 		about: "Delete jobs that nobody holds",
 	},
 	{
@@ -113,8 +129,14 @@ var changes = []*change{
 		path: "/connections/{connection}/kick", verb: "kick", id: "kickConnection", to: toConnection, do: doKickConnection,
 		about: "End a connection. What it had reserved is ready again. Needs kick-connection.",
 	},
-	{path: "/server/drain", verb: "drain", id: "drain", to: toServer, asks: true, do: doDrain, about: "Refuse new jobs. Needs drain."},
-	{path: "/server/undrain", verb: "undrain", id: "undrain", to: toServer, do: doUndrain, about: "Take new jobs again. Needs undrain."},
+	{
+		path: "/server/drain", verb: "drain", id: "drain", to: toServer, asks: true, do: doDrain,
+		about: "Refuse new jobs. Needs drain.",
+	},
+	{
+		path: "/server/undrain", verb: "undrain", id: "undrain", to: toServer, do: doUndrain,
+		about: "Take new jobs again. Needs undrain.",
+	},
 }
 
 // counted is the outcome of a change that the server does to a number of jobs.

@@ -57,7 +57,8 @@ func (s *session) ended(now time.Time) bool {
 // browser through it: a path, and a query "token=" with the token.
 func NewGate(cfgs []Config) (g *Gate, link string) {
 	g = &Gate{
-		base: "/" + secret()[:16], origin: http.NewCrossOriginProtection(), now: time.Now, sessions: make(map[[sha256.Size]byte]*session),
+		base: "/" + secret()[:16], origin: http.NewCrossOriginProtection(), now: time.Now,
+		sessions: make(map[[sha256.Size]byte]*session),
 	}
 	token := secret()
 	g.token = sha256.Sum256([]byte(token))

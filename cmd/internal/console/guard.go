@@ -81,7 +81,8 @@ func (a *answering) Write(p []byte) (int, error) {
 // refuse answers a request that gets no further.
 func (c *Console) refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		c.log.Warn("console: refused", "why", why, "method", r.Method, "path", line(r.URL.Path, nameRunes), "from", r.RemoteAddr, "host", line(r.Host, nameRunes))
+		c.log.Warn("console: refused", "why", why, "method", r.Method, "path", line(r.URL.Path, nameRunes),
+			"from", r.RemoteAddr, "host", line(r.Host, nameRunes))
 	}
 	fail(w, r, status, why)
 }

@@ -81,9 +81,9 @@ func (h *history) ofTube(name string, now time.Time, long bool) []series.Point {
 	return t.points(now, long)
 }
 
-// beginAges returns the last ages of a tube's jobs, if there are any. If done is not nil, they are too old: the caller lists
-// them and passes them to done, or passes the old ones if that fails. Nobody else is asked to list them until then. For a
-// tube that is not followed done is nil.
+// beginAges returns the last ages of a tube's jobs, if there are any. If done is not nil, they are too old: the caller
+// lists them and passes them to done, or passes the old ones if that fails. Nobody else is asked to list them until
+// then. For a tube that is not followed done is nil.
 func (h *history) beginAges(tube string, now time.Time) (a agesOf, done func(agesOf)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -210,7 +210,9 @@ func previews(ctx context.Context, conn *client.Conn, rows []jobRow) error {
 
 // grep looks for a text in the bodies of jobs, except those that are too large. It returns
 // how many jobs it has looked at: not all if there are many hits, or much to read.
-func grep(ctx context.Context, conn *client.Conn, tube string, list []client.Fields, text string) (hits []jobRow, searched int, err error) {
+func grep(
+	ctx context.Context, conn *client.Conn, tube string, list []client.Fields, text string,
+) (hits []jobRow, searched int, err error) {
 	var read []int // indexes of list
 	end, total := 0, uint64(0)
 	for ; end < len(list); end++ {

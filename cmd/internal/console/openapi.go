@@ -39,7 +39,8 @@ var describe = sync.OnceValues(func() ([]byte, error) {
 		add(e.path, "get", e.query, schema{"operationId": e.id, "summary": e.about, "responses": responses(e.answer)})
 	}
 	add("/openapi.json", "get", nil, schema{
-		"operationId": "description", "summary": "This description", "responses": schema{"200": response(schema{"type": "object"}, "OK")},
+		"operationId": "description", "summary": "This description",
+		"responses": schema{"200": response(schema{"type": "object"}, "OK")},
 	})
 	for _, ch := range changes {
 		add(ch.api(), "post", nil, schema{
@@ -51,9 +52,9 @@ var describe = sync.OnceValues(func() ([]byte, error) {
 		"openapi": "3.1.0",
 		"info": schema{
 			"title": "Trellis console", "version": "1",
-			"description": "What the console shows and does, as JSON. Statistics have the protocol's own keys; a server may have more " +
-				"than are known here. Changes need a console that may write, and who asks for one has to authenticate; the content " +
-				"type is application/json. They are done at once, without a further question.",
+			"description": "What the console shows and does, as JSON. Statistics have the protocol's own keys; " +
+				"a server may have more than are known here. Changes need a console that may write, and who asks for one " +
+				"has to authenticate; the content type is application/json. They are done at once, without a further question.",
 		},
 		"servers": []schema{{"url": apiRoot}},
 		"paths":   paths,
@@ -61,7 +62,8 @@ var describe = sync.OnceValues(func() ([]byte, error) {
 			"Error": schemaOf[apiError](), "Outcome": schemaOf[outcome](), "Actions": schemaOf[apiActions](),
 			"Connections": schemaOf[apiConnections](), "Jobs": schemaOf[apiJobs](), "Tubes": schemaOf[apiTubes](),
 			"Statistics": schema{"type": "object", "additionalProperties": true},
-			"Tube":       tubeSchema(), "Job": object(integers("id", "pri", "age", "size", "time-left"), "id", "pri", "age", "size"),
+			"Tube":       tubeSchema(),
+			"Job":        object(integers("id", "pri", "age", "size", "time-left"), "id", "pri", "age", "size"),
 		}},
 	}, "", " ")
 })
@@ -86,8 +88,14 @@ var pathParams = []schema{
 		"name": "group", "in": "path", "required": true, "schema": schema{"type": "string"},
 		"description": "The name of the group, escaped as that of a tube",
 	},
-	{"name": "id", "in": "path", "required": true, "schema": schema{"type": "integer", "minimum": 0}, "description": "The id of the job"},
-	{"name": "connection", "in": "path", "required": true, "schema": schema{"type": "integer", "minimum": 0}, "description": "The id of the connection"},
+	{
+		"name": "id", "in": "path", "required": true, "schema": schema{"type": "integer", "minimum": 0},
+		"description": "The id of the job",
+	},
+	{
+		"name": "connection", "in": "path", "required": true, "schema": schema{"type": "integer", "minimum": 0},
+		"description": "The id of the connection",
+	},
 }
 
 // param is a parameter of a query; more is what else its schema has.
@@ -117,8 +125,10 @@ func (ch *change) schema() schema {
 func responses(good string) schema {
 	return schema{
 		"200": response(ref(good), "OK"),
-		"default": response(ref("Error"), "Why not: 400 a mistake in the request, 403 not allowed, 404 no such thing, 409 the server refuses, "+
-			"413 too large, 421 an unknown host, 501 the server lacks the command, 502 and 504 the server does not answer, 503 too busy."),
+		"default": response(ref("Error"),
+			"Why not: 400 a mistake in the request, 403 not allowed, 404 no such thing, 409 the server refuses, "+
+				"413 too large, 421 an unknown host, 501 the server lacks the command, "+
+				"502 and 504 the server does not answer, 503 too busy."),
 	}
 }
 

@@ -153,11 +153,14 @@ var (
 		},
 		detail: func(o *order) string { return "to tube " + o.To },
 	}
-	countField = telling(number("count", 1, math.MaxUint32, "How many at most", func(o *order) *uint32 { return &o.Count }),
+	countField = telling(number("count", 1, math.MaxUint32, "How many at most",
+		func(o *order) *uint32 { return &o.Count }),
 		func(o *order) string { return "at most " + operate.Count(o.Count) })
-	secondsField = telling(number("seconds", 0, maxPause, "How long; 0 ends a pause", func(o *order) *uint32 { return &o.Seconds }),
+	secondsField = telling(number("seconds", 0, maxPause, "How long; 0 ends a pause",
+		func(o *order) *uint32 { return &o.Seconds }),
 		func(o *order) string { return fmt.Sprintf("%d s", o.Seconds) })
-	attemptsField = telling(number("attempts", 0, math.MaxUint32, "After how many; 0 ends that", func(o *order) *uint32 { return &o.Attempts }),
+	attemptsField = telling(number("attempts", 0, math.MaxUint32, "After how many; 0 ends that",
+		func(o *order) *uint32 { return &o.Attempts }),
 		func(o *order) string { return operate.Counted(o.Attempts, "attempt") })
 	settingsField = &field{
 		name: "settings",
@@ -218,7 +221,8 @@ var (
 		},
 		check: func(o *order, _ *change) error {
 			if len(o.Body) > maxPut {
-				return inputf("a body has at most %s here, and this one %s: trellis put takes larger ones", operate.Counted(maxPut, "byte"), operate.Count(len(o.Body)))
+				return inputf("a body has at most %s here, and this one %s: trellis put takes larger ones",
+					operate.Counted(maxPut, "byte"), operate.Count(len(o.Body)))
 			}
 			return nil
 		},
@@ -300,8 +304,8 @@ func orderOfForm(r *request, ch *change) (*order, error) {
 	return o, o.check(r, ch)
 }
 
-// changedSettings are the keys in a form that have another value than they had when it was shown. What somebody else has
-// changed since stays so, and a burst that follows from the rate is not made a value of its own.
+// changedSettings are the keys in a form that have another value than they had when it was shown. What somebody else
+// has changed since stays so, and a burst that follows from the rate is not made a value of its own.
 func changedSettings(form url.Values) (pairs []string) {
 	for k := range codec.NumTubeKeys {
 		key := k.String()

@@ -75,7 +75,8 @@ func newPlot(title, unit string, points []series.Point, long bool, curves ...cur
 
 func flowPlot(points []series.Point, long bool) plot {
 	return newPlot("In and out", "jobs/s", points, long,
-		curve{series.In, "in", "put", true}, curve{series.Out, "out", "deleted", false}, curve{series.Timeouts, "timeouts", "timed out", false})
+		curve{series.In, "in", "put", true}, curve{series.Out, "out", "deleted", false},
+		curve{series.Timeouts, "timeouts", "timed out", false})
 }
 
 func tubeFlowPlot(points []series.Point, long bool) plot {
@@ -90,7 +91,8 @@ func statePlot(points []series.Point, long bool) plot {
 }
 
 func workerPlot(points []series.Point, long bool) plot {
-	return newPlot("Workers with nothing to do", "waiting", points, long, curve{series.Waiting, "waiting", "waiting", true})
+	return newPlot("Workers with nothing to do", "waiting", points, long,
+		curve{series.Waiting, "waiting", "waiting", true})
 }
 
 func tubeWorkerPlot(points []series.Point, long bool) plot {
@@ -183,7 +185,8 @@ func (c *Console) overview(r *request) error {
 	}{Long: long, Columns: c.columns()}
 	if c.cfg.Local != nil {
 		data.Problems = c.cfg.Local.Problems()
-		data.Waits = newBars("How long jobs were ready before they were reserved", "since the start", "No job has been reserved yet.", c.cfg.Local.Waits())
+		data.Waits = newBars("How long jobs were ready before they were reserved", "since the start",
+			"No job has been reserved yet.", c.cfg.Local.Waits())
 	}
 	now := time.Now()
 	points := c.history.ofServer(now, long)
@@ -203,10 +206,11 @@ func (c *Console) overview(r *request) error {
 		}
 	}
 	if stats.Text("draining") == "true" && c.cfg.Local == nil {
-		data.Problems = append([]Problem{{Severe: true, Text: "Draining: new jobs are refused.", Path: "/server"}}, data.Problems...)
+		draining := Problem{Severe: true, Text: "Draining: new jobs are refused.", Path: "/server"}
+		data.Problems = append([]Problem{draining}, data.Problems...)
 	}
 	data.Tiles = append(stateTiles(&n, oldest, "/tubes?sort="),
-		tile{"Workers", "plain", operate.Count(stats.Uint("current-workers")), operate.Count(n.Waiting) + " waiting", "/connections"},
+		workersTile(stats.Uint("current-workers"), &n, "/connections"),
 		tile{"Timed out", "plain", operate.Count(n.Timeouts), "since the start", ""},
 	)
 	data.Tiles[3].Path = "/failed"
@@ -223,16 +227,22 @@ func stateTiles(n *operate.Counts, ready, path string) (tiles []tile) {
 	return tiles
 }
 
+func workersTile(workers uint64, n *operate.Counts, path string) tile {
+	return tile{"Workers", "plain", operate.Count(workers), operate.Count(n.Waiting) + " waiting", path}
+}
+
 // tubeProblems are what a table tells of tubes that need attention.
 func tubeProblems(l *tubeList) (p []Problem) {
 	if l.paused > 0 {
 		p = append(p, Problem{Text: operate.Counted(l.paused, "tube") + " paused.", Path: "/tubes?sort=limited"})
 	}
 	if l.idle > 0 {
-		p = append(p, Problem{Text: operate.Counted(l.idle, "tube") + " with ready jobs that no worker watches.", Path: "/tubes?sort=ready"})
+		text := operate.Counted(l.idle, "tube") + " with ready jobs that no worker watches."
+		p = append(p, Problem{Text: text, Path: "/tubes?sort=ready"})
 	}
 	if l.buried > 0 {
-		p = append(p, Problem{Text: operate.Counted(l.sum.Buried, "buried job") + " in " + operate.Counted(l.buried, "tube") + ".", Path: "/failed"})
+		text := operate.Counted(l.sum.Buried, "buried job") + " in " + operate.Counted(l.buried, "tube") + "."
+		p = append(p, Problem{Text: text, Path: "/failed"})
 	}
 	return p
 }
@@ -251,7 +261,8 @@ type heading struct {
 
 // columns are those of a table of tubes.
 func (c *Console) columns() []*operate.Column {
-	return slices.DeleteFunc(operate.ColumnsOf(operate.Page), func(col *operate.Column) bool { return col.Local && c.cfg.Local == nil })
+	return slices.DeleteFunc(operate.ColumnsOf(operate.Page),
+		func(col *operate.Column) bool { return col.Local && c.cfg.Local == nil })
 }
 
 // tubes is the page of all tubes.
@@ -418,12 +429,15 @@ func (c *Console) tube(r *request) error {
 	}
 	data.Plots = []plot{tubeFlowPlot(points, long), statePlot(points, long), workerPlot(points, long)}
 	if r.features.Has("stats-tube-x") {
-		data.Plots = []plot{flowPlot(points, long), statePlot(points, long), tubeWorkerPlot(points, long), waitPlot(points, long)}
+		data.Plots = []plot{
+			flowPlot(points, long), statePlot(points, long), tubeWorkerPlot(points, long), waitPlot(points, long),
+		}
 	}
 	data.Held = operate.HeldBack(data.Stats)
 	data.Paused = operate.FromSeconds(data.Stats.Uint("pause-time-left"))
-	data.Tiles = append(stateTiles(&n, operate.Count(data.Stats.Uint("current-jobs-urgent"))+" urgent", "/tubes/"+tubeElement(name)+"/jobs?state="),
-		tile{"Workers", "plain", operate.Count(data.Stats.Uint("current-watching")), operate.Count(n.Waiting) + " waiting", ""},
+	urgent := operate.Count(data.Stats.Uint("current-jobs-urgent")) + " urgent"
+	data.Tiles = append(stateTiles(&n, urgent, "/tubes/"+tubeElement(name)+"/jobs?state="),
+		workersTile(data.Stats.Uint("current-watching"), &n, ""),
 		tile{"Put in all", "plain", operate.Count(n.Puts), operate.Count(n.Deletes) + " deleted", ""},
 	)
 	return r.render("tube", name, "tubes", data)

@@ -164,8 +164,9 @@ func (r *request) render(name, title, section string, data any) error {
 func (r *request) renderStatus(status int, name, title, section string, data any) error {
 	_, err := r.c.allowed(r)
 	v := view{
-		Title: title, Section: section, Server: r.c.cfg.Server, Base: r.c.cfg.Base, Write: r.c.cfg.Write && !errors.Is(err, errReader),
-		Path: r.URL.RequestURI(), Servers: r.c.cfg.servers, LogOut: r.c.cfg.logOut, Features: &r.features, Data: data,
+		Title: title, Section: section, Server: r.c.cfg.Server, Base: r.c.cfg.Base,
+		Write: r.c.cfg.Write && !errors.Is(err, errReader),
+		Path:  r.URL.RequestURI(), Servers: r.c.cfg.servers, LogOut: r.c.cfg.logOut, Features: &r.features, Data: data,
 	}
 	if n, err := strconv.ParseUint(r.URL.Query().Get("done"), 10, 64); err == nil {
 		v.Notice = r.c.actions.get(n)

@@ -18,7 +18,8 @@ const (
 	// tableAge is how old a table may be before it is made anew.
 	tableAge  = 2 * time.Second
 	tableTime = time.Minute // for making one
-	// tableShare bounds what tables cost the server: 1/20 of its time. The next one waits 20 times as long as this one took.
+	// tableShare bounds what tables cost the server: 1/20 of its time. The next one waits 20
+	// times as long as this one took.
 	tableShare   = 20
 	tableTimeout = 40 * time.Millisecond // of a request that waits for a new table and could have an older one
 	// tableKept is how long a table is kept that nobody looks at.
@@ -66,7 +67,8 @@ func (c *Console) list(ctx context.Context) (*tubeList, error) {
 	t.mu.Lock()
 	now := time.Now()
 	t.wanted = now
-	if t.making == nil && (t.now == nil || (now.Sub(t.now.at) >= tableAge || t.now.edits != t.edits) && !now.Before(t.next)) {
+	if t.making == nil &&
+		(t.now == nil || (now.Sub(t.now.at) >= tableAge || t.now.edits != t.edits) && !now.Before(t.next)) {
 		t.making = make(chan struct{})
 		go c.makeTable(t.making, t.edits)
 	}

@@ -158,7 +158,8 @@ func newest(hs []answerFrom) (best *Status, err error) {
 			why = append(why, fmt.Sprintf("%s: %v", h.addr, h.Err))
 			errors.As(h.Err, &remote)
 		case best != nil && s.Cluster != best.Cluster:
-			return nil, fmt.Errorf("%s and %s belong to different clusters: %s and %s", best.Node, s.Node, best.Cluster, s.Cluster)
+			return nil, fmt.Errorf("%s and %s belong to different clusters: %s and %s",
+				best.Node, s.Node, best.Cluster, s.Cluster)
 		case best == nil || best.Term < s.Term || best.Term == s.Term && best.Applied < s.Applied:
 			best = s
 		}
@@ -215,10 +216,12 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// Lead sends a request to the leader, and to the next one if that has stopped being leader meanwhile. The request may have
-// been carried out although its reply was lost: done decides that from the present view and the leader that was asked; it
-// may be nil. Errors wrap ErrUnreachable or ErrNoLeader, or are what the leader says, a *wire.RemoteError.
-func (c *Client) Lead(ctx context.Context, addrs []string, r Request, done func(v *View, asked *Status) bool) (*View, error) {
+// Lead sends a request to the leader, and to the next one if that has stopped being leader meanwhile. The request may
+// have been carried out although its reply was lost: done decides that from the present view and the leader that was
+// asked; it may be nil. Errors wrap ErrUnreachable or ErrNoLeader, or are what the leader says, a *wire.RemoteError.
+func (c *Client) Lead(
+	ctx context.Context, addrs []string, r Request, done func(v *View, asked *Status) bool,
+) (*View, error) {
 	var asked *Status // the last leader that was asked
 	var said error    // by it
 	for end := time.Now().Add(2 * c.Timeout); ; {
@@ -263,12 +266,13 @@ func (c *Client) Leader(ctx context.Context, addrs []string) (*Status, error) {
 	return leader, err
 }
 
-// near is how many entries a member may lack whom Ready takes to have the log: while clients are served, some are always on
-// their way.
+// near is how many entries a member may lack whom Ready takes to have the log: while clients are served,
+// some are always on their way.
 const near = 64
 
-// Ready waits until a member serves clients, no member that answers has jobs to load, and members of some names answer and
-// have the leader's log as well. So each of those can lead. Errors wrap ErrUnreachable, ErrNoLeader or ErrNotReady.
+// Ready waits until a member serves clients, no member that answers has jobs to load, and members of
+// some names answer and have the leader's log as well. So each of those can lead. Errors wrap
+// ErrUnreachable, ErrNoLeader or ErrNotReady.
 func (c *Client) Ready(ctx context.Context, addrs, names []string) error {
 	return c.await(ctx, addrs, func(v *View) (left int64, err error) {
 		l := v.Leader

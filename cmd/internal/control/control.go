@@ -44,10 +44,15 @@ type Status struct {
 	Cluster member.ClusterID `json:"cluster"`
 	Clients string           `json:"clients"` // where the node serves clients now, as the leader or through it; or ""
 	replica.Status
-	Connections int64           `json:"connections,omitempty"` // of clients to the node
-	Contact     *float64        `json:"contact,omitempty"`     // seconds since the node sent the last ping that the leader has answered; nil if it passes on nothing
-	Unready     string          `json:"unready,omitempty"`     // why the node would not answer a client's command now; "" if it would
-	Digest      *replica.Digest `json:"digest,omitempty"`      // of the jobs as of Applied, if it was asked for and could be taken
+	Connections int64 `json:"connections,omitempty"` // of clients to the node
+
+	// Contact is how many seconds ago the node sent the last ping that the leader has answered. It is nil if the node
+	// forwards no clients.
+	Contact *float64 `json:"contact,omitempty"`
+	Unready string   `json:"unready,omitempty"` // why the node would not answer a client's command now; "" if it would
+
+	// Digest is of the jobs as of Applied. It is nil if nobody asked for it, or it could not be taken.
+	Digest *replica.Digest `json:"digest,omitempty"`
 
 	// Contradictions is how many records of reservations did not fit those before them, since the
 	// member was started. There should be none.

@@ -60,13 +60,29 @@ type Column struct {
 var Columns = []*Column{
 	{Key: "name", Heading: "Tube", JSON: "name", Views: everywhere, text: func(t *Tube) string { return t.Name }},
 	{Key: "jobs", Kind: Number, Views: Sort, of: func(t *Tube) float64 { return float64(t.Jobs()) }},
-	{Key: "urgent", JSON: "current-jobs-urgent", Kind: Number, Views: API, of: func(t *Tube) float64 { return float64(t.Urgent) }},
-	{Key: "ready", Heading: "Ready", JSON: "current-jobs-ready", Kind: Number, Views: everywhere, of: func(t *Tube) float64 { return float64(t.Ready) }},
-	{Key: "reserved", Heading: "Reserved", JSON: "current-jobs-reserved", Kind: Number, Views: everywhere, Room: "mid", of: func(t *Tube) float64 { return float64(t.Reserved) }},
-	{Key: "delayed", Heading: "Delayed", JSON: "current-jobs-delayed", Kind: Number, Views: everywhere, Room: "opt", of: func(t *Tube) float64 { return float64(t.Delayed) }},
-	{Key: "buried", Heading: "Buried", JSON: "current-jobs-buried", Kind: Number, Views: everywhere, Alarm: true, of: func(t *Tube) float64 { return float64(t.Buried) }},
 	{
-		Key: "oldest", Heading: "Oldest ready", JSON: "oldest-ready", Kind: Elapsed, Views: Page | API, Room: "opt", Local: true,
+		Key: "urgent", JSON: "current-jobs-urgent", Kind: Number, Views: API,
+		of: func(t *Tube) float64 { return float64(t.Urgent) },
+	},
+	{
+		Key: "ready", Heading: "Ready", JSON: "current-jobs-ready", Kind: Number, Views: everywhere,
+		of: func(t *Tube) float64 { return float64(t.Ready) },
+	},
+	{
+		Key: "reserved", Heading: "Reserved", JSON: "current-jobs-reserved", Kind: Number, Views: everywhere, Room: "mid",
+		of: func(t *Tube) float64 { return float64(t.Reserved) },
+	},
+	{
+		Key: "delayed", Heading: "Delayed", JSON: "current-jobs-delayed", Kind: Number, Views: everywhere, Room: "opt",
+		of: func(t *Tube) float64 { return float64(t.Delayed) },
+	},
+	{
+		Key: "buried", Heading: "Buried", JSON: "current-jobs-buried", Kind: Number, Views: everywhere, Alarm: true,
+		of: func(t *Tube) float64 { return float64(t.Buried) },
+	},
+	{
+		Key: "oldest", Heading: "Oldest ready", JSON: "oldest-ready", Kind: Elapsed, Views: Page | API, Room: "opt",
+		Local: true,
 		About: "For how many seconds the oldest ready job has been ready; left out where that is not known",
 		of:    func(t *Tube) float64 { return seconds(t.Oldest) },
 	},
@@ -75,19 +91,52 @@ var Columns = []*Column{
 		About: "Keys of jobs, by idp and con, and those that deleted jobs still keep; left out where that is not known",
 		of:    func(t *Tube) float64 { return known(t.Keys) },
 	},
-	{Key: "in", Heading: "In/s", JSON: "rate-in", Kind: Rate, Views: Top | TopJSON, of: func(t *Tube) float64 { return t.Rates.In }},
-	{Key: "out", Heading: "Out/s", JSON: "rate-out", Kind: Rate, Views: Top | TopJSON, of: func(t *Tube) float64 { return t.Rates.Out }},
-	{Key: "age", Heading: "Age", JSON: "age", Kind: Age, Views: Top | TopJSON, of: func(t *Tube) float64 { return seconds(t.Oldest) }},
-	{Key: "wait", Heading: "Wait", JSON: "wait", Kind: Mean, Views: Top | TopJSON, of: func(t *Tube) float64 { return t.Rates.Wait }},
-	{Key: "busy", Heading: "Busy", JSON: "busy", Kind: Rate, Views: Top | TopJSON, of: func(t *Tube) float64 { return t.Rates.Busy }},
-	{Key: "limited", Heading: "Limited", JSON: "limited-by", Kind: Word, Views: Sort | Top | TopJSON | List, text: (*Tube).limited},
-	{Key: "total", Heading: "Total", JSON: "total-jobs", Kind: Number, Views: API | TopJSON | List, of: func(t *Tube) float64 { return float64(t.Puts) }},
-	{Key: "deleted", JSON: "cmd-delete", Kind: Number, Views: API | TopJSON, of: func(t *Tube) float64 { return float64(t.Deletes) }},
-	{Key: "using", Heading: "Using", JSON: "current-using", Kind: Number, Views: API | List, of: func(t *Tube) float64 { return float64(t.Using) }},
+	{
+		Key: "in", Heading: "In/s", JSON: "rate-in", Kind: Rate, Views: Top | TopJSON,
+		of: func(t *Tube) float64 { return t.Rates.In },
+	},
+	{
+		Key: "out", Heading: "Out/s", JSON: "rate-out", Kind: Rate, Views: Top | TopJSON,
+		of: func(t *Tube) float64 { return t.Rates.Out },
+	},
+	{
+		Key: "age", Heading: "Age", JSON: "age", Kind: Age, Views: Top | TopJSON,
+		of: func(t *Tube) float64 { return seconds(t.Oldest) },
+	},
+	{
+		Key: "wait", Heading: "Wait", JSON: "wait", Kind: Mean, Views: Top | TopJSON,
+		of: func(t *Tube) float64 { return t.Rates.Wait },
+	},
+	{
+		Key: "busy", Heading: "Busy", JSON: "busy", Kind: Rate, Views: Top | TopJSON,
+		of: func(t *Tube) float64 { return t.Rates.Busy },
+	},
+	{
+		Key: "limited", Heading: "Limited", JSON: "limited-by", Kind: Word, Views: Sort | Top | TopJSON | List,
+		text: (*Tube).limited,
+	},
+	{
+		Key: "total", Heading: "Total", JSON: "total-jobs", Kind: Number, Views: API | TopJSON | List,
+		of: func(t *Tube) float64 { return float64(t.Puts) },
+	},
+	{
+		Key: "deleted", JSON: "cmd-delete", Kind: Number, Views: API | TopJSON,
+		of: func(t *Tube) float64 { return float64(t.Deletes) },
+	},
+	{
+		Key: "using", Heading: "Using", JSON: "current-using", Kind: Number, Views: API | List,
+		of: func(t *Tube) float64 { return float64(t.Using) },
+	},
 	waiting(Top | TopJSON), // trellis top has always had it before the next one
-	{Key: "watching", Heading: "Watching", JSON: "current-watching", Kind: Number, Views: everywhere, Room: "opt", of: func(t *Tube) float64 { return float64(t.Watching) }},
+	{
+		Key: "watching", Heading: "Watching", JSON: "current-watching", Kind: Number, Views: everywhere, Room: "opt",
+		of: func(t *Tube) float64 { return float64(t.Watching) },
+	},
 	waiting(Page | API | List),
-	{Key: "paused", Heading: "Paused", JSON: "pause-time-left", Kind: Pause, Views: Sort | API | Top | TopJSON | List, of: func(t *Tube) float64 { return math.Ceil(t.PauseLeft.Seconds()) }},
+	{
+		Key: "paused", Heading: "Paused", JSON: "pause-time-left", Kind: Pause, Views: Sort | API | Top | TopJSON | List,
+		of: func(t *Tube) float64 { return math.Ceil(t.PauseLeft.Seconds()) },
+	},
 }
 
 func waiting(v View) *Column {
@@ -122,8 +171,8 @@ func ColumnsOf(v View) (columns []*Column) {
 	return columns
 }
 
-// Compare orders tubes as tables are sorted by the column: the greatest number first, or names and words in their order. Those
-// that have none, or of which it is not known, are the last.
+// Compare orders tubes as tables are sorted by the column: the greatest number first, or names and words in their
+// order. Those that have none, or of which it is not known, are the last.
 func (c *Column) Compare(a, b *Tube) int {
 	if c.text == nil {
 		return cmp.Compare(c.of(b), c.of(a))
@@ -207,7 +256,8 @@ func (t *Tube) Fields(v View) (f client.Fields) {
 		case Mean:
 			decimals = 6 // as the protocol has them
 		}
-		f = append(f, client.Field{Key: c.JSON, Value: client.Value{Kind: client.Number, Text: strconv.FormatFloat(v, 'f', decimals, 64)}})
+		f = append(f,
+			client.Field{Key: c.JSON, Value: client.Value{Kind: client.Number, Text: strconv.FormatFloat(v, 'f', decimals, 64)}})
 	}
 	return f
 }

@@ -71,7 +71,8 @@ func Size[N int64 | uint64](bytes N) string {
 	return decimal(v, 1) + " " + unit
 }
 
-// Duration writes a time in its two greatest units, or in one if it is short or the other is zero: 350 ms, 5 s, 2 m 30 s, 1 h.
+// Duration writes a time in its two greatest units, or in one if it is short or the other is
+// zero: 350 ms, 5 s, 2 m 30 s, 1 h.
 func Duration(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:

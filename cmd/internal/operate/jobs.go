@@ -47,10 +47,13 @@ func (j *Jobs) bound(ctx context.Context, c *client.Conn) (uint64, error) {
 	return min(j.Most, uint64(n.Of(j.State))), err
 }
 
-// Each hands over the jobs of a tube in a state as lists have them, in pages, at most limit of them; 0: all. It needs the
-// extension list-jobs. What do does to the jobs of a page does not disturb the next one, unless it lists others over c: the
-// server remembers where c's last list ended. The error is client.ErrNotFound if there is no such tube, or no more.
-func Each(ctx context.Context, c *client.Conn, tube string, s client.State, limit uint64, do func(page []client.Fields) error) error {
+// Each hands over the jobs of a tube in a state as lists have them, in pages, at most limit of them; 0: all. It
+// needs the extension list-jobs. What do does to the jobs of a page does not disturb the next one, unless it
+// lists others over c: the server remembers where c's last list ended. The error is client.ErrNotFound if there
+// is no such tube, or no more.
+func Each(
+	ctx context.Context, c *client.Conn, tube string, s client.State, limit uint64, do func(page []client.Fields) error,
+) error {
 	for seen, after := uint64(0), uint64(0); limit == 0 || seen < limit; {
 		n := uint64(client.MaxListJobs) // a server looks at all jobs of the tube's shard for each page
 		if limit != 0 {
@@ -129,8 +132,8 @@ func (t *task) byID(ctx context.Context, c *client.Conn, ids []uint64) (o Outcom
 	return o, err
 }
 
-// byTube does a task, which must take a job out of its state, to the first jobs of a tube. A stock server cannot list jobs; it
-// is asked for the first one again and again.
+// byTube does a task, which must take a job out of its state, to the first jobs of a tube. A stock server cannot list
+// jobs; it is asked for the first one again and again.
 func (t *task) byTube(ctx context.Context, c *client.Conn, j *Jobs) (o Outcome, err error) {
 	most, err := j.bound(ctx, c)
 	if err != nil || most == 0 {
@@ -159,8 +162,8 @@ func (t *task) byTube(ctx context.Context, c *client.Conn, j *Jobs) (o Outcome, 
 // maxLost is how many times in a row others may take a job before toFirst, until it gives up.
 const maxLost = 1000
 
-// toFirst is byTube for a stock server. The commands for a job are sent together with the question for the next one. When
-// somebody else has been faster, it goes on with the job that is the first one then, which may be the same.
+// toFirst is byTube for a stock server. The commands for a job are sent together with the question for the next one.
+// When somebody else has been faster, it goes on with the job that is the first one then, which may be the same.
 func (t *task) toFirst(ctx context.Context, c *client.Conn, j *Jobs, most uint64, o *Outcome) error {
 	if err := c.Use(ctx, j.Tube); err != nil {
 		return err
@@ -189,22 +192,25 @@ func (t *task) toFirst(ctx context.Context, c *client.Conn, j *Jobs, most uint64
 	return err
 }
 
-func (t *task) doAndPeek(ctx context.Context, c *client.Conn, j job, s client.State, o *Outcome) (next client.Job, err error) {
+func (t *task) doAndPeek(
+	ctx context.Context, c *client.Conn, j job, s client.State, o *Outcome,
+) (next client.Job, err error) {
 	lines := append(t.lines(j), "peek-"+string(s))
-	err = c.Pipeline(ctx, len(lines), func(i int) client.Command { return client.Command{Line: lines[i]} }, func(i int, r client.Reply) (err error) {
-		switch len(lines) - i {
-		case 1:
-			next, err = c.Peeked(r)
-		case 2:
-			err = t.count(j, r, o)
-		}
-		return err
-	})
+	err = c.Pipeline(ctx, len(lines), func(i int) client.Command { return client.Command{Line: lines[i]} },
+		func(i int, r client.Reply) (err error) {
+			switch len(lines) - i {
+			case 1:
+				next, err = c.Peeked(r)
+			case 2:
+				err = t.count(j, r, o)
+			}
+			return err
+		})
 	return next, err
 }
 
-// inParts has do work on at most n jobs, in parts that do not keep a server busy for long. do returns how many jobs it found.
-// A part that finds fewer than its bound is the last one.
+// inParts has do work on at most n jobs, in parts that do not keep a server busy for long. do returns how many jobs it
+// found. A part that finds fewer than its bound is the last one.
 func inParts(n uint64, do func(bound uint32) (uint64, error)) (o Outcome, err error) {
 	const part = 10_000
 	for o.Done < n && err == nil {

@@ -16,8 +16,8 @@ var (
 	}}
 )
 
-// Kick makes jobs ready. Without a state, these are the tube's buried ones or, if it has none, delayed ones; j then has the
-// state that was chosen.
+// Kick makes jobs ready. Without a state, these are the tube's buried ones or, if it has none, delayed ones; j then
+// has the state that was chosen.
 func Kick(ctx context.Context, c *client.Conn, j *Jobs) (o Outcome, err error) {
 	if j.Tube == "" {
 		return kicking.byID(ctx, c, j.IDs)
@@ -33,7 +33,8 @@ func Kick(ctx context.Context, c *client.Conn, j *Jobs) (o Outcome, err error) {
 	case j.State == "" && n.Delayed > 0:
 		j.State = client.Delayed
 	case j.State == client.Delayed, j.State == client.Buried && n.Buried > 0 && n.Delayed > 0:
-		// The protocol's kick takes buried ones first, also those that have become so since, and delayed ones as soon as there are none.
+		// The protocol's kick takes buried ones first, also those that have become so since, and delayed
+		// ones as soon as there are none.
 		return kicking.byTube(ctx, c, j)
 	}
 	// Not one more than there are in that state, as the rest would be jobs in the other one.
@@ -44,8 +45,8 @@ func Kick(ctx context.Context, c *client.Conn, j *Jobs) (o Outcome, err error) {
 	return inParts(min(j.Most, uint64(most)), func(bound uint32) (uint64, error) { return c.KickTube(ctx, j.Tube, bound) })
 }
 
-// Bury buries jobs that nobody has reserved; they keep their priorities. The protocol lets a client bury only what it has
-// reserved: the count of reserves goes up. A job that is buried already stays as it is, and counts as done.
+// Bury buries jobs that nobody has reserved; they keep their priorities. The protocol lets a client bury only what it
+// has reserved: the count of reserves goes up. A job that is buried already stays as it is, and counts as done.
 func Bury(ctx context.Context, c *client.Conn, j *Jobs) (o Outcome, err error) {
 	if j.Tube != "" {
 		return burying.byTube(ctx, c, j)
@@ -93,7 +94,9 @@ func Delete(ctx context.Context, c *client.Conn, j *Jobs) (o Outcome, err error)
 // Move moves jobs that are not reserved to another tube, with all that they have.
 func Move(ctx context.Context, c *client.Conn, j *Jobs, to string) (o Outcome, err error) {
 	if j.Tube == "" {
-		moving := task{want: "MOVED", lines: func(j job) []string { return []string{fmt.Sprintf("move-job %d %s", j.id, to)} }}
+		moving := task{
+			want: "MOVED", lines: func(j job) []string { return []string{fmt.Sprintf("move-job %d %s", j.id, to)} },
+		}
 		return moving.byID(ctx, c, j.IDs)
 	}
 	most, err := j.bound(ctx, c)
@@ -124,8 +127,8 @@ func Copy(ctx context.Context, c *client.Conn, j *Jobs, to string) (o Outcome, e
 	return o, nil
 }
 
-// list are the ids of the tube's jobs. All are listed before the first one is copied: copies in the same tube, with ids of
-// their own, would come into the next page, and what is behind them would be left out.
+// list are the ids of the tube's jobs. All are listed before the first one is copied: copies in the same tube, with
+// ids of their own, would come into the next page, and what is behind them would be left out.
 func (j *Jobs) list(ctx context.Context, c *client.Conn) (ids []uint64, err error) {
 	most, err := j.bound(ctx, c)
 	if err != nil || most == 0 {
@@ -151,8 +154,8 @@ func (j *Jobs) list(ctx context.Context, c *client.Conn) (ids []uint64, err erro
 	return ids, Gone(err)
 }
 
-// CopyJob puts a job like another one into a tube, which is then the used one. The copy has the body, the priority, the time
-// to run and what is left of the delay.
+// CopyJob puts a job like another one into a tube, which is then the used one. The copy has the body, the priority,
+// the time to run and what is left of the delay.
 func CopyJob(ctx context.Context, c *client.Conn, id uint64, to string) (client.Inserted, error) {
 	job, err := c.Peek(ctx, id)
 	if err != nil {

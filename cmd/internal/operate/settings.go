@@ -27,8 +27,8 @@ func SettingsOf(f client.Fields) (all []Setting) {
 	return all
 }
 
-// SettingOfTube is the entry of list-settings that a tube has, or would have with all keys at the default. Needs the extension
-// list-settings.
+// SettingOfTube is the entry of list-settings that a tube has, or would have with all keys at the default. Needs
+// the extension list-settings.
 func SettingOfTube(ctx context.Context, conn *client.Conn, tube string) (client.Fields, error) {
 	f, err := conn.Setting(ctx, tube)
 	if err != nil || f != nil {
@@ -55,8 +55,8 @@ func JobsToDo(f client.Fields) client.Field {
 	return client.Field{Key: "jobs-to-do", Value: client.Value{Kind: client.Number, Text: strconv.FormatInt(n, 10)}}
 }
 
-// HeldBack tells why a tube hands out none of its ready jobs, by the answer to stats-tube-x; empty if nothing holds it back. A
-// pause with an end is not among it: stats-tube tells of that.
+// HeldBack tells why a tube hands out none of its ready jobs, by the answer to stats-tube-x; empty if nothing holds it
+// back. A pause with an end is not among it: stats-tube tells of that.
 func HeldBack(f client.Fields) string {
 	left, waits := f.Uint("limited-for"), f.Uint("current-jobs-ready") > 0
 	switch by := f.Text("limited-by"); {

@@ -18,8 +18,8 @@ type Counts struct {
 	// Since the tube or the server exists. stats-tube does not tell Timeouts and Reserves.
 	Puts, Deletes, Timeouts, Reserves uint64
 
-	// For how long jobs were ready that were reserved then, and for how long jobs were reserved: sums in seconds, which are told of
-	// a tube. NaN: not known.
+	// For how long jobs were ready that were reserved then, and for how long jobs were reserved: sums in seconds, which
+	// are told of a tube. NaN: not known.
 	Wait, Busy float64
 }
 
@@ -39,7 +39,8 @@ func (n *Counts) Of(s client.State) int64 {
 	return n.Buried
 }
 
-// CountsOf takes them from statistics: of stats, stats-tube or stats-tube-x. The latter does not count what flush-tube deletes.
+// CountsOf takes them from statistics: of stats, stats-tube or stats-tube-x. The latter does not
+// count what flush-tube deletes.
 func CountsOf(f client.Fields) Counts {
 	return Counts{
 		Ready: number(f, "current-jobs-ready"), Reserved: number(f, "current-jobs-reserved"),
@@ -70,18 +71,19 @@ type Tube struct {
 	Urgent, Using, Watching int64
 	Keys                    int64 // those of deleted jobs included; negative: not known
 	PauseLeft               time.Duration
-	Limited                 string        // why it hands out no jobs, as stats-tube-x has it; none or empty if nothing keeps it from that
-	Oldest                  time.Duration // for how long the job that has been ready for longest has been so; negative: not known
+	Limited                 string        // what keeps its jobs back, as in stats-tube-x; none or "" if nothing does
+	Oldest                  time.Duration // how long its oldest ready job has been ready; negative: not known
 	Rates                   Rates
 }
 
-// TubeOf makes a tube of the answer to stats-tube, or to stats-tube-x, which alone tells the age of the oldest ready job, and does
-// not tell Urgent and Using. Neither tells the rates.
+// TubeOf makes a tube of the answer to stats-tube, or to stats-tube-x, which alone tells the age of the oldest ready
+// job, and does not tell Urgent and Using. Neither tells the rates.
 func TubeOf(name string, f client.Fields) *Tube {
 	t := &Tube{
 		Name: name, Counts: CountsOf(f),
 		Urgent: number(f, "current-jobs-urgent"), Using: number(f, "current-using"), Watching: number(f, "current-watching"),
-		PauseLeft: FromSeconds(f.Uint("pause-time-left")), Limited: f.Text("limited-by"), Keys: -1, Oldest: -1, Rates: unknownRates,
+		PauseLeft: FromSeconds(f.Uint("pause-time-left")), Limited: f.Text("limited-by"),
+		Keys: -1, Oldest: -1, Rates: unknownRates,
 	}
 	if _, ok := f.Get("oldest-ready-age"); ok && t.Ready > 0 {
 		t.Oldest = FromSeconds(f.Uint("oldest-ready-age"))
@@ -95,8 +97,8 @@ func TubeOf(name string, f client.Fields) *Tube {
 	return t
 }
 
-// StatsTubes are the answers about many tubes, of which [TubeOf] makes tubes: to stats-tube-x, or to stats-tube where the server
-// does not have that. It is nil for a tube that does not exist (any more).
+// StatsTubes are the answers about many tubes, of which [TubeOf] makes tubes: to stats-tube-x, or to stats-tube where
+// the server does not have that. It is nil for a tube that does not exist (any more).
 func StatsTubes(ctx context.Context, c *client.Conn, tubes []string) ([]client.Fields, error) {
 	has, err := c.Has(ctx, "stats-tube-x")
 	switch {
@@ -207,7 +209,10 @@ func (m *Meter) Rates(at time.Time, n Counts) Rates {
 		return unknownRates
 	}
 	rate := func(now, before uint64) float64 { return float64(now-before) / took }
-	r := Rates{rate(n.Puts, last.Puts), rate(n.Deletes, last.Deletes), rate(n.Timeouts, last.Timeouts), math.NaN(), (n.Busy - last.Busy) / took}
+	r := Rates{
+		rate(n.Puts, last.Puts), rate(n.Deletes, last.Deletes), rate(n.Timeouts, last.Timeouts), math.NaN(),
+		(n.Busy - last.Busy) / took,
+	}
 	if started := n.Reserves - last.Reserves; started > 0 {
 		r.Wait = min((n.Wait-last.Wait)/float64(started), maxSeconds)
 	}

@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// hidden are the attributes of a picture that readers of the screen skip. It fills its place.
+const hidden = `preserveAspectRatio="none" aria-hidden="true" focusable="false"`
+
 const (
 	width  = 600 // units of the view box
 	height = 120
@@ -82,7 +85,7 @@ func Share(parts []Part) template.HTML {
 		sum += p.Value
 	}
 	var b strings.Builder
-	b.WriteString(`<svg class="share" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true" focusable="false"><rect class="rest" width="100" height="6"/>`)
+	b.WriteString(`<svg class="share" viewBox="0 0 100 6" ` + hidden + `><rect class="rest" width="100" height="6"/>`)
 	x := 0.0
 	for _, p := range parts {
 		if p.Value <= 0 || sum <= 0 {
@@ -104,7 +107,7 @@ func Bars(class string, values []float64) template.HTML {
 		top = max(top, v)
 	}
 	var b strings.Builder
-	b.WriteString(`<svg viewBox="0 0 600 120" preserveAspectRatio="none" aria-hidden="true" focusable="false"><path class="grid" d="M0 119.5H600"/>`)
+	b.WriteString(`<svg viewBox="0 0 600 120" ` + hidden + `><path class="grid" d="M0 119.5H600"/>`)
 	step := width / float64(max(1, len(values)))
 	for i, v := range values {
 		if v <= 0 {

@@ -59,8 +59,8 @@ type cron struct {
 	done time.Time // up to here everything was put
 }
 
-// Run puts jobs until ctx ends. It returns an error if the first connection fails, if the server lacks unique keys, and if
-// the client may not use a tube or put. A server that goes away is waited for.
+// Run puts jobs until ctx ends. It returns an error if the first connection fails, if the server lacks unique keys,
+// and if the client may not use a tube or put. A server that goes away is waited for.
 func Run(ctx context.Context, cfg Config) error {
 	c, err := cfg.Dial(ctx)
 	if err != nil {
@@ -100,7 +100,8 @@ func (k *cron) serve(ctx context.Context, c *client.Conn) error {
 	for ctx.Err() == nil {
 		now := k.Clock.Now()
 		if first := now.Add(-putAgain).Truncate(time.Minute); k.done.Before(first) {
-			k.printf("nothing was put for the times from %v to %v", k.done.Add(time.Minute).UTC().Format(time.RFC3339), first.UTC().Format(time.RFC3339))
+			k.printf("nothing was put for the times from %v to %v",
+				k.done.Add(time.Minute).UTC().Format(time.RFC3339), first.UTC().Format(time.RFC3339))
 			k.done = first
 		}
 		for next := k.done.Add(time.Minute); !next.After(now); next = next.Add(time.Minute) {

@@ -1,7 +1,7 @@
 // Package jobfile is the format in which jobs leave a server and come back: NDJSON, which is one JSON object a line.
 // `trellis export` writes it; `trellis import` and `trellis put --ndjson` read it.
 //
-//	{"id":7,"tube":"mail","state":"delayed","pri":10,"age":5,"delay":30,"ttr":60,"time-left":25,"reserves":1,"body":"hello"}
+//	{"id":7,"tube":"mail","state":"delayed","pri":10,"age":5,"delay":30,"ttr":60,"time-left":25,"kicks":1,"body":"hello"}
 //
 // The keys are those of stats-job. The body stands in "body" if it is UTF-8 text, and in "body-base64"
 // (RFC 4648, with padding) otherwise; one of them must be there. Counters that are 0 are left out.

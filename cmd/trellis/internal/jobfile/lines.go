@@ -24,8 +24,8 @@ func NewLines(r io.Reader, limit int) *Lines {
 	return &Lines{in: bufio.NewReaderSize(r, 64<<10), limit: limit}
 }
 
-// Next returns the next line without its line feed; it is overwritten by the next call. At the end it returns io.EOF. After
-// [ErrTooLong] it goes on with the line that follows, after another error it does not.
+// Next returns the next line without its line feed; it is overwritten by the next call. At the end it returns io.EOF.
+// After [ErrTooLong] it goes on with the line that follows, after another error it does not.
 func (l *Lines) Next() ([]byte, error) {
 	l.line = l.line[:0]
 	tooLong, begun := false, false
@@ -62,8 +62,8 @@ func (l *Lines) Waiting() bool {
 	return bytes.IndexByte(there, '\n') < 0
 }
 
-// WaitingForText is Waiting for a reader that skips blank lines: it tells whether Next may have to wait for the rest of the
-// next line that is not blank.
+// WaitingForText is Waiting for a reader that skips blank lines: it tells whether Next may have to wait for the rest
+// of the next line that is not blank.
 func (l *Lines) WaitingForText() bool {
 	there, _ := l.in.Peek(l.in.Buffered())
 	return bytes.IndexByte(bytes.TrimLeftFunc(there, unicode.IsSpace), '\n') < 0

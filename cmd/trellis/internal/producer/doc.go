@@ -19,6 +19,6 @@
 // that no worker takes it, then reserved by its id and buried. If the producer is killed in between,
 // the job becomes ready after the delay.
 //
-// A server that has no memory to queue a job may answer BURIED to its put. The job is there, and no worker gets it before
-// it is kicked; [Summary.Buried] counts such jobs.
+// A server that has no memory to queue a job may answer BURIED to its put. The job is there, and no worker gets it
+// before it is kicked; [Summary.Buried] counts such jobs.
 package producer

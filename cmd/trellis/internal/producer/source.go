@@ -149,7 +149,8 @@ const maxKey = 64
 // KeyTag is a tag of put that consists of its kind, such as idp, and a key.
 func KeyTag(kind, key string) (string, error) {
 	if err := client.CheckTube(key); err != nil || len(key) > maxKey {
-		return "", fmt.Errorf("%q cannot be a key, which has 1 to %d letters, digits and -+/;.$_(), and does not begin with -", key, maxKey)
+		return "", fmt.Errorf("%q cannot be a key, which has 1 to %d letters, digits and -+/;.$_(), "+
+			"and does not begin with -", key, maxKey)
 	}
 	return kind + ":" + key, nil
 }

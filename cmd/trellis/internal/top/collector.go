@@ -45,7 +45,8 @@ type Sample struct {
 	First int
 }
 
-// Left is how many tubes the look has left out because of the collector's limit, though they might be among the first rows.
+// Left is how many tubes the look has left out because of the collector's limit, though they
+// might be among the first rows.
 func (s *Sample) Left() int {
 	if s.Query.Sort == byName {
 		return 0
@@ -69,7 +70,8 @@ func Titles() (titles []string) {
 
 func title(c *operate.Column) string { return strings.ToUpper(c.Heading) }
 
-// width is that of a column other than the first: room for the heading with an arrow, and for six characters, or a time.
+// width is that of a column other than the first: room for the heading with an arrow, and
+// for six characters, or a time.
 func width(c *operate.Column) int {
 	least := 6
 	switch c.Kind {
@@ -318,7 +320,9 @@ func (c *Collector) ages(ctx context.Context, tubes []operate.Tube) error {
 
 func serverOf(f client.Fields) Server {
 	return Server{
-		Version: f.Text("version"), Uptime: f.Uint("uptime"), Draining: f.Text("draining") == "true", Counts: operate.CountsOf(f),
-		Connections: f.Uint("current-connections"), Producers: f.Uint("current-producers"), Workers: f.Uint("current-workers"),
+		Version: f.Text("version"), Uptime: f.Uint("uptime"), Draining: f.Text("draining") == "true",
+		Counts:      operate.CountsOf(f),
+		Connections: f.Uint("current-connections"), Producers: f.Uint("current-producers"),
+		Workers: f.Uint("current-workers"),
 	}
 }

@@ -56,7 +56,8 @@ func (m *Model) totals() []string {
 	if s.Draining {
 		head += notice.Render("draining") + "  "
 	}
-	head += fmt.Sprintf("%s  version %s  up %s  %s", strong.Render(m.visible(m.addr)), m.visible(s.Version), operate.Seconds(s.Uptime), m.sample.At.Format("15:04:05"))
+	head += fmt.Sprintf("%s  version %s  up %s  %s",
+		strong.Render(m.visible(m.addr)), m.visible(s.Version), operate.Seconds(s.Uptime), m.sample.At.Format("15:04:05"))
 	buried := "buried " + short(s.Buried)
 	if s.Buried > 0 {
 		buried = alarm.Render(buried)

@@ -12,8 +12,8 @@ type Looker interface {
 	Look(ctx context.Context, q Query) (*Sample, error)
 }
 
-// A Model is the state of the view, as package bubbletea wants it. It asks the server for one sample at a time, and for the
-// next one an interval after the answer.
+// A Model is the state of the view, as package bubbletea wants it. It asks the server for one sample at a time, and
+// for the next one an interval after the answer.
 type Model struct {
 	ctx      context.Context
 	source   Looker
@@ -34,10 +34,15 @@ type Model struct {
 	looks   int  // that have begun; a tick belongs to the one before it
 }
 
-// NewModel returns a view of a server. The end of ctx ends its looks; visible makes what comes from the server safe to show;
-// first is the first sample.
-func NewModel(ctx context.Context, source Looker, first *Sample, q Query, interval time.Duration, addr string, visible func(string) string) *Model {
-	return &Model{ctx: ctx, source: source, sample: first, query: q, interval: interval, addr: addr, visible: visible, width: 80, height: 24}
+// NewModel returns a view of a server. The end of ctx ends its looks; visible makes what comes from the server safe to
+// show; first is the first sample.
+func NewModel(ctx context.Context, source Looker, first *Sample, q Query, interval time.Duration, addr string,
+	visible func(string) string,
+) *Model {
+	return &Model{
+		ctx: ctx, source: source, sample: first, query: q, interval: interval, addr: addr, visible: visible, width: 80,
+		height: 24,
+	}
 }
 
 type looked struct {

@@ -47,10 +47,13 @@ type cursor struct {
 	walk uint64 // the last one that the walk has read; 0: it begins behind the first page
 }
 
-// Start returns a watcher of a tube that looks for new jobs in some states. All jobs that are in the tube now are old, also
-// those in other states, which may change them later. Start reads through the whole tube once. The tube need not exist yet.
+// Start returns a watcher of a tube that looks for new jobs in some states. All jobs that are in the tube now
+// are old, also those in other states, which may change them later. Start reads through the whole tube once.
+// The tube need not exist yet.
 func Start(ctx context.Context, list Lister, tube string, states []client.State) (*Watcher, error) {
-	w := &Watcher{list: list, tube: tube, states: states, cursors: make(map[client.State]*cursor), seen: make(map[uint64]struct{})}
+	w := &Watcher{
+		list: list, tube: tube, states: states, cursors: make(map[client.State]*cursor), seen: make(map[uint64]struct{}),
+	}
 	for _, s := range client.States {
 		p := &cursor{}
 		if slices.Contains(states, s) {

@@ -24,8 +24,8 @@ type startError struct{ err error }
 func (e *startError) Error() string { return e.err.Error() }
 func (e *startError) Unwrap() error { return e.err }
 
-// do runs the command for a job, and settles the job by its outcome. After an error the connection must be closed, which
-// gives the job back.
+// do runs the command for a job, and settles the job by its outcome. After an error the connection must be
+// closed, which gives the job back.
 func (w *worker) do(c *conn, job *reservation) error {
 	command, flush, err := w.start(job)
 	if err != nil {
@@ -67,7 +67,7 @@ func (w *worker) start(job *reservation) (c *command, flush func(), err error) {
 // environment is what the command is told of its job.
 func (w *worker) environment(job *reservation) []string {
 	env := []string{fmt.Sprintf("TRELLIS_JOB_ATTEMPT=%d", w.attempt(job))}
-	for _, key := range []string{"id", "tube", "pri", "age", "delay", "ttr", "reserves", "timeouts", "releases", "buries", "kicks"} {
+	for key := range strings.FieldsSeq("id tube pri age delay ttr reserves timeouts releases buries kicks") {
 		if v, ok := job.stats.Get(key); ok && !strings.ContainsRune(v.Text, 0) {
 			env = append(env, "TRELLIS_JOB_"+strings.ToUpper(key)+"="+v.Text)
 		}
@@ -75,9 +75,9 @@ func (w *worker) environment(job *reservation) []string {
 	return env
 }
 
-// attend touches the job until its command has ended. It stops the command, and returns why, when the job is no longer this
-// worker's, when the connection is lost, and when the worker's grace has ended. After the grace the job is still touched until
-// the command has ended, so that no other worker begins it before.
+// attend touches the job until its command has ended. It stops the command, and returns why, when the job is no longer
+// this worker's, when the connection is lost, and when the worker's grace has ended. After the grace the job is still
+// touched until the command has ended, so that no other worker begins it before.
 func (w *worker) attend(c *conn, job *reservation, command *command) error {
 	ttr := min(max(1, job.stats.Uint("ttr")), math.MaxUint32)
 	touch := time.NewTicker(time.Duration(ttr) * time.Second / 2)
@@ -121,7 +121,8 @@ func attendUntil(grace <-chan struct{}, touch <-chan time.Time, c *conn, command
 	return stop()
 }
 
-// attempt is the number of this attempt at the job, from 1. Failed attempts count, less the new ones that each kick gave.
+// attempt is the number of this attempt at the job, from 1. Failed attempts count, less the
+// new ones that each kick gave.
 func (w *worker) attempt(job *reservation) uint64 {
 	s := job.stats
 	failed, given := s.Uint("releases")+s.Uint("timeouts")+s.Uint("buries"), w.cfg.Attempts*s.Uint("kicks")
@@ -165,9 +166,9 @@ func (w *worker) settle(c *conn, job *reservation, done bool) error {
 	return err
 }
 
-// giveBack makes a job that is not settled ready, which counts as no attempt. The end of the connection, which follows, would do
-// that too, but where the job's tube takes the end of a connection for a failure (disconnects=1). That is left to a server that
-// lacks move-job or does not grant it.
+// giveBack makes a job that is not settled ready, which counts as no attempt. The end of the connection, which
+// follows, would do that too, but where the job's tube takes the end of a connection for a failure (disconnects=1).
+// That is left to a server that lacks move-job or does not grant it.
 func (w *worker) giveBack(c *conn, job *reservation) {
 	if tube, ok := job.stats.Get("tube"); ok {
 		_ = w.ask(func(ctx context.Context) error { return c.MoveJob(ctx, job.ID, tube.Text) })

@@ -11,7 +11,8 @@ import (
 	"trellis/cmd/internal/client"
 )
 
-// A conn is a slot's connection, which watches the tubes. It belongs to the goroutine of its slot, apart from what observe does.
+// A conn is a slot's connection, which watches the tubes. It belongs to the goroutine of its slot,
+// apart from what observe does.
 type conn struct {
 	*client.Conn
 	nc net.Conn
@@ -66,9 +67,9 @@ func (c *conn) subscribe(ctx context.Context, cfg *Config) error {
 	return c.ReserveMode(ctx, cfg.Mode)
 }
 
-// observe reads from the connection while no reply is due. The channel is closed when the connection ends, and when
-// something comes that nobody has asked for. The connection must not be used before stop has returned, nor after stop has
-// returned an error.
+// observe reads from the connection while no reply is due. The channel is closed when the connection ends, and
+// when something comes that nobody has asked for. The connection must not be used before stop has returned, nor
+// after stop has returned an error.
 func (c *conn) observe() (ended <-chan struct{}, stop func() error) {
 	_ = c.nc.SetReadDeadline(time.Time{})
 	read := make(chan struct{})
@@ -96,8 +97,8 @@ type reservation struct {
 	stats client.Fields
 }
 
-// reserve waits for a job. The error is client.ErrNotFound when none came within reserveFor, or when the job was deleted
-// before its statistics were asked for.
+// reserve waits for a job. The error is client.ErrNotFound when none came within reserveFor, or when the job was
+// deleted before its statistics were asked for.
 func (c *conn) reserve(ctx context.Context, timeout time.Duration) (*reservation, error) {
 	bounded, cancel := context.WithTimeout(ctx, reserveFor+timeout)
 	defer cancel()

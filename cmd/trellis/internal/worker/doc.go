@@ -1,5 +1,5 @@
-// Package worker runs a command for every job of some tubes: it reserves the job, starts the command with the job's body
-// on standard input, and deletes, releases or buries the job when the command has ended.
+// Package worker runs a command for every job of some tubes: it reserves the job, starts the command with the job's
+// body on standard input, and deletes, releases or buries the job when the command has ended.
 //
 // # Connections
 //
@@ -22,8 +22,8 @@
 // exit status decides nothing.
 //
 // When the worker is stopped, commands may go on for [Config.Grace]. Those that still run are stopped. Their jobs are
-// touched until they have ended; then they are moved to their own tubes, by which they are ready again without an attempt, and
-// the connections are closed. A server that does not move jobs makes them ready then.
+// touched until they have ended; then they are moved to their own tubes, by which they are ready again without an
+// attempt, and the connections are closed. A server that does not move jobs makes them ready then.
 //
 // A job can therefore run more than once, as always with this protocol, but two runs overlap only until the end of
 // the lost connection is noticed and the command is stopped.
@@ -33,8 +33,8 @@
 // Every command leads a process group. Stopping it means SIGTERM to the group, and SIGKILL after
 // [killAfter]. A process that survives its command's exit on its own is left alone.
 //
-// A worker that is killed cannot stop its commands, and the server gives their jobs to others at once. A [Minder], a second
-// process, kills their groups then. A worker whose minder has been killed ends in order: somebody may start it again. Of a
-// command whose group could not be told to the minder before the worker was killed, the system kills the first process
-// ([syscall.SysProcAttr.Pdeathsig]), where it can do that.
+// A worker that is killed cannot stop its commands, and the server gives their jobs to others at once. A [Minder], a
+// second process, kills their groups then. A worker whose minder has been killed ends in order: somebody may start it
+// again. Of a command whose group could not be told to the minder before the worker was killed, the system kills the
+// first process ([syscall.SysProcAttr.Pdeathsig]), where it can do that.
 package worker

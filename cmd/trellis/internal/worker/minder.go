@@ -20,11 +20,11 @@ const minderTimeout = 10 * time.Second
 // errMinder ends a worker whose minder has ended before it.
 var errMinder = errors.New("the process that minds the commands has ended")
 
-// A Minder is a process that kills the commands of a worker that has ended without stopping them, because it was killed. The
-// system's own means reach a command, but not the processes that it has started, as a shell script does.
+// A Minder is a process that kills the commands of a worker that has ended without stopping them, because it was
+// killed. The system's own means reach a command, but not the processes that it has started, as a shell script does.
 //
-// The worker writes the process groups of commands into a pipe, as they begin and, negative, as they end. The end of the
-// pipe is the end of the worker. The methods of a Minder may be called from any goroutine.
+// The worker writes the process groups of commands into a pipe, as they begin and, negative, as they end. The end of
+// the pipe is the end of the worker. The methods of a Minder may be called from any goroutine.
 type Minder struct {
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when the process has ended

@@ -26,7 +26,8 @@ const (
 	reconnectMax = 5 * time.Second
 )
 
-// Config says what a worker does. All fields but Token, Mode and Prefix have to be set, unless 0 is said to mean something.
+// Config says what a worker does. All fields but Token, Mode and Prefix have to be set, unless
+// 0 is said to mean something.
 type Config struct {
 	Dial  func(context.Context) (net.Conn, error) // connects to the server
 	Addr  string                                  // the server, for messages
@@ -70,9 +71,9 @@ type worker struct {
 	deleted, released, buried, givenUp atomic.Uint64
 }
 
-// Run works until ctx ends, and returns when all commands have ended: see [Config.Grace]. It returns an error if the first
-// connection fails, and ends by itself with one if the server does not let it watch the tubes, or if the command cannot be
-// started, which is no job's fault. A server that goes away is waited for.
+// Run works until ctx ends, and returns when all commands have ended: see [Config.Grace]. It returns an error if the
+// first connection fails, and ends by itself with one if the server does not let it watch the tubes, or if the command
+// cannot be started, which is no job's fault. A server that goes away is waited for.
 func Run(ctx context.Context, cfg Config) (Summary, error) {
 	first, err := connect(ctx, &cfg)
 	if err != nil {
@@ -145,8 +146,8 @@ func (w *worker) slot(ctx context.Context, c *conn) error {
 	}
 }
 
-// serve does jobs on a connection, until it fails or ctx ends. answered tells whether a job was settled or none was there:
-// the server works, and the pauses between connections begin anew.
+// serve does jobs on a connection, until it fails or ctx ends. answered tells whether a job was settled or none was
+// there: the server works, and the pauses between connections begin anew.
 func (w *worker) serve(ctx context.Context, c *conn) (answered bool, err error) {
 	for ctx.Err() == nil {
 		job, err := c.reserve(ctx, w.cfg.Timeout)

@@ -101,13 +101,16 @@ func parseAccount(name string, fields []string) (l accountLine, err error) {
 		limit, ok := limits[word]
 		switch {
 		case !ok && word != "tubes":
-			return l, fmt.Errorf("unknown word %q; give tubes, max-jobs, max-memory, max-tubes, max-keys, max-connections or rate", word)
+			return l, fmt.Errorf("unknown word %q; "+
+				"give tubes, max-jobs, max-memory, max-tubes, max-keys, max-connections or rate", word)
 		case len(fields) == 1:
 			return l, fmt.Errorf("%s has no value", word)
 		case seen[word]:
 			return l, fmt.Errorf("%s is there twice", word)
 		case word == "tubes":
-			if l.tubes, err = parseTubes(fields[1]); err == nil && len(slices.Compact(slices.Sorted(slices.Values(l.tubes)))) < len(l.tubes) {
+			l.tubes, err = parseTubes(fields[1])
+			different := slices.Compact(slices.Sorted(slices.Values(l.tubes)))
+			if err == nil && len(different) < len(l.tubes) {
 				err = fmt.Errorf("%s has the same tubes twice", fields[1])
 			}
 		default:
@@ -149,7 +152,8 @@ func parseRate(s string) (int64, error) {
 	digits, ok := strings.CutSuffix(s, "/s")
 	n, err := strconv.ParseUint(digits, 10, 63)
 	if !ok || err != nil || n > engine.MaxRate {
-		return 0, fmt.Errorf("not a number of commands a second of at most %d/s, as 5000/s is; 0/s means no limit", engine.MaxRate)
+		return 0, fmt.Errorf("not a number of commands a second of at most %d/s, as 5000/s is; 0/s means no limit",
+			engine.MaxRate)
 	}
 	return int64(n), nil
 }
@@ -198,7 +202,8 @@ func (p *parser) findAccounts(all map[string]*engine.Account) {
 	p.lines = slices.DeleteFunc(p.lines, func(l line) bool {
 		missing := l.account != "" && all[l.account] == nil
 		if missing {
-			p.mistakes = append(p.mistakes, &FileError{p.path, l.number, fmt.Sprintf("no account %q; it needs a line of its own, as: account %[1]s tubes %[1]s/*", l.account)})
+			const what = "no account %q; it needs a line of its own, as: account %[1]s tubes %[1]s/*"
+			p.mistakes = append(p.mistakes, &FileError{p.path, l.number, fmt.Sprintf(what, l.account)})
 		}
 		return missing
 	})

@@ -46,7 +46,8 @@ func (a *audit) admitted(id *identity, p *reactor.Peer) {
 	if !ok {
 		return
 	}
-	a.log.Info("client authenticated", append(about(p), "client", id.name, "by", strings.TrimSuffix(string(id.kind), ":"), "unreported", n)...)
+	a.log.Info("client authenticated",
+		append(about(p), "client", id.name, "by", strings.TrimSuffix(string(id.kind), ":"), "unreported", n)...)
 }
 
 func (a *audit) refused(p *reactor.Peer, why reason) {

@@ -110,7 +110,8 @@ func (p *parser) client(number int, fields []string) (err error) {
 		fields = fields[:4]
 	}
 	if len(fields) != 4 {
-		return fmt.Errorf("%d fields; a line has a name, a credential, rights and tubes, and may go on with account and a name", len(fields))
+		return fmt.Errorf("%d fields; a line has a name, a credential, rights and tubes, "+
+			"and may go on with account and a name", len(fields))
 	}
 	if l.credential, err = parseCredential(fields[1]); err != nil {
 		return err
@@ -153,7 +154,8 @@ func parseCredential(s string) (credential, error) {
 		}
 		return credential{kind, value}, nil
 	}
-	return credential{}, fmt.Errorf("unknown credential %s; give sha256:HEX, uid:NUMBER, or cert: with DNS:, URI:, EMAIL:, IP: or CN: and a name", s)
+	return credential{}, fmt.Errorf("unknown credential %s; give sha256:HEX, uid:NUMBER, or cert: "+
+		"with DNS:, URI:, EMAIL:, IP: or CN: and a name", s)
 }
 
 func parseHash(s string) (string, error) {
@@ -219,7 +221,8 @@ func parseTubes(s string) (tubes []string, err error) {
 		case strings.Contains(name, "*"):
 			return nil, fmt.Errorf("no tube can match %q: a * stands at the end, and for any name that begins so", t)
 		case !codec.ValidTubeName([]byte(name)):
-			return nil, fmt.Errorf("no tube can match %q: names have 1 to %d of the bytes A-Z a-z 0-9 - + / ; . $ _ ( ) and do not begin with -", t, codec.MaxTubeName)
+			return nil, fmt.Errorf("no tube can match %q: names have 1 to %d of the bytes A-Z a-z 0-9 - + / ; "+
+				". $ _ ( ) and do not begin with -", t, codec.MaxTubeName)
 		case strings.HasPrefix(name, engine.TokenTube):
 			return nil, fmt.Errorf("no tube can match %q: names that begin with %s are for tokens", t, engine.TokenTube)
 		}

@@ -32,5 +32,6 @@ func (t *Trail) Command(d engine.Deed) {
 
 // report tells how many commands of a client were not told of one by one.
 func (t *Trail) report(of limitOf, n int) {
-	t.log.Warn(of.kind.message()+", too often to tell of each", "client", of.client, "command", of.op.String(), "unreported", n)
+	t.log.Warn(of.kind.message()+", too often to tell of each", "client", of.client, "command", of.op.String(),
+		"unreported", n)
 }

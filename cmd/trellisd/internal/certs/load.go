@@ -114,9 +114,11 @@ func line(text []byte, at int) int { return 1 + bytes.Count(text[:at], []byte("\
 func checkTime(name string, c *x509.Certificate, now time.Time) error {
 	switch {
 	case now.After(c.NotAfter):
-		return fmt.Errorf("%s: the certificate of %q has expired at %s", name, subject(c), c.NotAfter.UTC().Format(time.RFC3339))
+		return fmt.Errorf("%s: the certificate of %q has expired at %s",
+			name, subject(c), c.NotAfter.UTC().Format(time.RFC3339))
 	case now.Before(c.NotBefore):
-		return fmt.Errorf("%s: the certificate of %q is not valid before %s", name, subject(c), c.NotBefore.UTC().Format(time.RFC3339))
+		return fmt.Errorf("%s: the certificate of %q is not valid before %s",
+			name, subject(c), c.NotBefore.UTC().Format(time.RFC3339))
 	}
 	return nil
 }

@@ -57,7 +57,9 @@ func (s *Store) acceptedUntil(g *generation, der string, now time.Time) (until t
 
 // VerifyClient verifies a client's certificate, the first of certificates, against authorities,
 // as crypto/tls does in a handshake. It returns the chains that lead to one of these.
-func VerifyClient(authorities *x509.CertPool, certificates []*x509.Certificate, now time.Time) ([][]*x509.Certificate, error) {
+func VerifyClient(
+	authorities *x509.CertPool, certificates []*x509.Certificate, now time.Time,
+) ([][]*x509.Certificate, error) {
 	opts := x509.VerifyOptions{
 		Roots:         authorities,
 		Intermediates: x509.NewCertPool(),

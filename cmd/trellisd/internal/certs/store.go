@@ -30,8 +30,9 @@ type Store struct {
 	newest atomic.Pointer[generation]
 
 	verifying  sync.Mutex
-	verifiedBy *generation          // guarded by verifying
-	verified   map[string]time.Time // what it has accepted of clients that are connected, and until when; guarded by verifying
+	verifiedBy *generation // guarded by verifying
+	// what it has accepted of clients that are connected, and until when; guarded by verifying
+	verified map[string]time.Time
 }
 
 // New makes a store that has nothing yet: see Load.

@@ -125,7 +125,10 @@ func (m *Member) notLeader(st replica.Status) error {
 }
 
 func (m *Member) status(node *replica.Node) control.Status {
-	s := control.Status{Node: m.cfg.Self, Cluster: m.store.Identity().Cluster.ID, Status: node.Status(), Contradictions: m.cfg.Queue.Contradictions()}
+	s := control.Status{
+		Node: m.cfg.Self, Cluster: m.store.Identity().Cluster.ID, Status: node.Status(),
+		Contradictions: m.cfg.Queue.Contradictions(),
+	}
 	if q := m.cfg.Queue.Serving(); q != nil && s.Serves {
 		s.Clients, s.Connections = m.clientAddr(q.Addrs), connections(q.Reactor)
 	} else if f := m.cfg.Queue.Forwarding(); f != nil {
@@ -143,7 +146,8 @@ func connections(srv *reactor.Server) (n int64) {
 	return n
 }
 
-// contact is the age in seconds of a server's contact with the leader, that of the loop that has had none for longest; nil if none has any.
+// contact is the age in seconds of a server's contact with the leader, that of the loop that has had none for
+// longest; nil if none has any.
 func contact(srv *reactor.Server) (age *float64) {
 	longest := time.Duration(-1)
 	for _, l := range srv.Stats().Loops {

@@ -13,12 +13,12 @@
 //
 //	Standby --> Serve --> Retire --> Standby --> ...
 //
-// A standby is an engine that is fed and has no clients: those of this member are forwarded. When the node becomes leader, the
-// same engine gets a journal and the member's reactor. When leadership is lost the engine is discarded, because it has
-// seen what may never be committed, and the reactor is aborted for the same reason; the node then begins a new standby. So a process
-// makes many engines and reactors, but never has two. The one exception is a leadership that is settled
-// (replica.Leadership.Settled): its reactor goes on, with the port and the clients. If it was handed over, it forwards them to the
-// next leader; if this node alone votes, they wait for its next leadership.
+// A standby is an engine that is fed and has no clients: those of this member are forwarded. When the node becomes
+// leader, the same engine gets a journal and the member's reactor. When leadership is lost the engine is discarded,
+// because it has seen what may never be committed, and the reactor is aborted for the same reason; the node then
+// begins a new standby. So a process makes many engines and reactors, but never has two. The one exception is a
+// leadership that is settled (replica.Leadership.Settled): its reactor goes on, with the port and the clients. If it
+// was handed over, it forwards them to the next leader; if this node alone votes, they wait for its next leadership.
 //
 // The port that clients connect to is open while the node leads, and while it forwards clients. If
 // it cannot be opened, as another process has it, that is tried again, and after some
@@ -34,12 +34,12 @@
 // The numbers of the process before, and of the reactor before, are
 // gone with that, when its trunks and its sessions have ended.
 //
-// When this node becomes leader, that reactor gets its engine, and clients go on. A loop's trunk ends when another leader
-// is known, and it is dialled again until there is one: the reactor knows how sessions go on there. The leader takes a trunk when
-// nothing is under way any more for the sessions of the one before, and tells an index of the log behind all that was
-// (a fence): a gateway that has applied it knows what of its clients' commands was done. A leader that does not serve yet has gateways
-// wait. Members whose trunks are of version 1 know nothing of that: their clients end with the trunk, and what
-// these hold with it.
+// When this node becomes leader, that reactor gets its engine, and clients go on. A loop's trunk ends when another
+// leader is known, and it is dialled again until there is one: the reactor knows how sessions go on there. The leader
+// takes a trunk when nothing is under way any more for the sessions of the one before, and tells an index of the log
+// behind all that was (a fence): a gateway that has applied it knows what of its clients' commands was done. A leader
+// that does not serve yet has gateways wait. Members whose trunks are of version 1 know nothing of that: their clients
+// end with the trunk, and what these hold with it.
 //
 // A loop that has had no trunk for 8 s is gone, by record, and so is one that has left: what its clients had
 // reserved is ready, and none of its sessions comes back. It has reset them by then, or does when its own log says so.

@@ -42,7 +42,8 @@ var (
 )
 
 // reignNow is whose leadership this member knows of; nil if it leads, or knows of nobody who does. Trunks
-// of leaderships before end when there is another one, and not while nobody leads: what their leaders have committed still counts.
+// of leaderships before end when there is another one, and not while nobody leads: what their leaders
+// have committed still counts.
 func (m *Member) reignNow() *reign {
 	st := m.node.Load().Status()
 	m.mu.Lock()
@@ -158,7 +159,9 @@ func (g *gateway) try(ctx context.Context, loop int) (reactor.TrunkConn, error) 
 }
 
 func trunkConn(k *wire.Trunk, number uint32, until context.Context, ended func(error)) reactor.TrunkConn {
-	return reactor.TrunkConn{Conn: k.Socket, TLS: k.TLS, Exchange: k.Swap, Peer: k.Peer.Name, Number: number, Until: until, Ended: ended}
+	return reactor.TrunkConn{
+		Conn: k.Socket, TLS: k.TLS, Exchange: k.Swap, Peer: k.Peer.Name, Number: number, Until: until, Ended: ended,
+	}
 }
 
 // hello is what a loop says of itself at its next dial.
@@ -175,7 +178,9 @@ func (g *gateway) hello(ctx context.Context, now *reign, loop int) (h wire.Trunk
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.dials[loop]++
-	return wire.TrunkHello{Version: g.member.cfg.Queue.trunks, Number: g.numbers[loop], Nonce: g.nonce, Count: g.dials[loop]}, nil
+	return wire.TrunkHello{
+		Version: g.member.cfg.Queue.trunks, Number: g.numbers[loop], Nonce: g.nonce, Count: g.dials[loop],
+	}, nil
 }
 
 // knowsNumbers tells whether the loops' numbers are known, and the leader of a reign has not refused one since.

@@ -11,8 +11,8 @@ import (
 )
 
 // A leader has the numbers of gateways' loops be gone of which it has not heard for long: what their sessions hold is
-// free then, and none of them ever comes back. The gateway has given up by then: see package reactor. What is true rests
-// on the record, and on no clock.
+// free then, and none of them ever comes back. The gateway has given up by then: see package reactor. What is true
+// rests on the record, and on no clock.
 
 const (
 	// gonePause is between two looks at the gateways.
@@ -52,7 +52,8 @@ func (a *absences) of(number uint32) *absence {
 	return x
 }
 
-// began notes a trunk of a loop, and tells whether it is the first one. The number is one of those of tick, unless it is gone.
+// began notes a trunk of a loop, and tells whether it is the first one. The number is one of
+// those of tick, unless it is gone.
 func (a *absences) began(number uint32) (first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -155,7 +156,8 @@ func (s *service) endNumber(e *engine.Engine, number uint32) {
 	})
 	switch {
 	case err == nil:
-		s.queue.cfg.Log.Info("a loop of a member is gone, and what its clients hold is free", "member", member, "number", number)
+		s.queue.cfg.Log.Info("a loop of a member is gone, and what its clients hold is free", "member", member,
+			"number", number)
 	case !errors.Is(err, engine.ErrSessionsLeft) && !errors.Is(err, errNotServing) && s.ended.Err() == nil:
 		s.queue.cfg.Log.Warn("the number of a loop that is gone stays", "number", number, "error", err)
 	}

@@ -35,8 +35,9 @@ type Config struct {
 	Observer replica.Observer // nil if nobody wants to know
 	Log      *slog.Logger
 
-	dial   func(ctx context.Context, addr string) (net.Conn, error) // to other members; nil means TCP. Tests cut here
-	newest uint32                                                   // version of entries that the node reads; 0 means the program's
+	dial func(ctx context.Context, addr string) (net.Conn, error) // to other members; nil means TCP. Tests cut here
+	// version of entries that the node reads; 0 means the program's
+	newest uint32
 }
 
 // Member is a node with its identity, its connections, and its queue. Make one with
@@ -79,7 +80,9 @@ func Open(cfg Config) (*Member, error) {
 	q := cfg.Queue
 	q.handOver, q.fail, q.changed, q.resign = m.HandOver, m.fail, m.changed, m.resign
 	q.leads, q.fence, q.newGateway = m.leads, m.fence, m.newGateway
-	m.transport, err = wire.New(wire.Config{TLS: cfg.TLS, Nodes: cfg.Nodes, Listener: cfg.Listener, Dial: cfg.dial, Handler: handler{m}, Log: cfg.Log})
+	m.transport, err = wire.New(wire.Config{
+		TLS: cfg.TLS, Nodes: cfg.Nodes, Listener: cfg.Listener, Dial: cfg.dial, Handler: handler{m}, Log: cfg.Log,
+	})
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -140,7 +143,8 @@ func (m *Member) Run(ctx context.Context) error {
 // options are those of the node with an identity.
 func (m *Member) options(id member.Identity) replica.Options {
 	return replica.Options{
-		Dir: m.cfg.Dir, New: id.State == member.Invited, Self: id.Self, Queue: m.cfg.Queue, Observer: m.cfg.Observer, Log: m.cfg.Log,
+		Dir: m.cfg.Dir, New: id.State == member.Invited, Self: id.Self, Queue: m.cfg.Queue, Observer: m.cfg.Observer,
+		Log:  m.cfg.Log,
 		Free: func() (int64, error) { return free(m.cfg.Dir) }, Newest: m.cfg.newest,
 	}
 }

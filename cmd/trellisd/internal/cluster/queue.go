@@ -333,7 +333,8 @@ func (q *Queue) Shutdown(ctx context.Context) error {
 	return c.server.Shutdown(ctx)
 }
 
-// living are the clients, nil if there are none. If this node has handed over, they are to be answered by the next leader.
+// living are the clients, nil if there are none. If this node has handed over, they are to be
+// answered by the next leader.
 func (q *Queue) living(ctx context.Context) *clients {
 	ctx, cancel := context.WithTimeout(ctx, attachPatience)
 	defer cancel()
@@ -499,5 +500,7 @@ func (q *Queue) Serving() *Serving {
 	if s == nil {
 		return nil
 	}
-	return &Serving{Engine: q.engine, Reactor: s.server, Now: s.now, Current: s.current, Addrs: s.addrs, Draining: q.engine.Draining()}
+	return &Serving{
+		Engine: q.engine, Reactor: s.server, Now: s.now, Current: s.current, Addrs: s.addrs, Draining: q.engine.Draining(),
+	}
 }

@@ -168,8 +168,8 @@ func (s *clients) accept(plain, tls []net.Listener) {
 	}
 }
 
-// served notes that a listener is not served any more. The last one may have been closed for want of a leader just before
-// this node became that.
+// served notes that a listener is not served any more. The last one may have been closed for want of a leader just
+// before this node became that.
 func (s *clients) served() {
 	q := s.queue
 	q.mu.Lock()

@@ -57,7 +57,9 @@ func (q *Queue) announce() {
 }
 
 // takeTrunk tells what takes a trunk of another member's gateway.
-func (q *Queue) takeTrunk(ctx context.Context, from member.Member, h wire.TrunkHello) (take func(*wire.Trunk), err error) {
+func (q *Queue) takeTrunk(
+	ctx context.Context, from member.Member, h wire.TrunkHello,
+) (take func(*wire.Trunk), err error) {
 	ctx, cancel := context.WithTimeout(ctx, servicePatience)
 	defer cancel()
 	s, e := q.awaitService(ctx)
@@ -102,8 +104,8 @@ func (s *service) takeTrunk(k *wire.Trunk, e *engine.Engine, h wire.TrunkHello) 
 	}
 }
 
-// endsBefore waits until nothing is under way for sessions of a loop, and returns the fence behind all that was: nothing
-// in this leadership, if it is the loop's first trunk in that.
+// endsBefore waits until nothing is under way for sessions of a loop, and returns the fence behind all that was:
+// nothing in this leadership, if it is the loop's first trunk in that.
 func (s *service) endsBefore(k *wire.Trunk, e *engine.Engine, number uint32, first bool) (fence uint64, err error) {
 	ctx, cancel := context.WithTimeoutCause(k.Context, trunkPatience, errUnderWay)
 	defer cancel()

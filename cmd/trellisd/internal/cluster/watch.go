@@ -137,8 +137,9 @@ func (m *Member) Unready() string {
 	return f.unready(m.node.Load().Status(), &m.answered, time.Now())
 }
 
-// unready is Unready of a member that forwards its clients. answered is when it was ready last. A member that was just
-// started is not ready before it has what the others had then, so that whoever restarts one after the other waits for that.
+// unready is Unready of a member that forwards its clients. answered is when it was ready last. A member
+// that was just started is not ready before it has what the others had then, so that whoever restarts one
+// after the other waits for that.
 func (f *Forwarding) unready(st replica.Status, answered *atomic.Int64, now time.Time) string {
 	leader := st.Leader != 0
 	switch {

@@ -298,5 +298,6 @@ func IsDone(request, leader string, members map[string]bool) bool {
 	}
 	name, _, _ := strings.Cut(r.Node, "=")
 	votes, is := members[name]
-	return r.Op == control.OpAdd && votes || r.Op == control.OpRemove && !is || r.Op == control.OpTransfer && leader == r.To
+	return r.Op == control.OpAdd && votes || r.Op == control.OpRemove && !is ||
+		r.Op == control.OpTransfer && leader == r.To
 }

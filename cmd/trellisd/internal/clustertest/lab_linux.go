@@ -130,7 +130,8 @@ func (c *Lab) Start(n *Node) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(cmp.Or(c.Program, servertest.Binary), "-l127.0.0.1", "-p"+port, "-V", "--log-format=json", "-b", n.Dir,
+	cmd := exec.Command(cmp.Or(c.Program, servertest.Binary), "-l127.0.0.1", "-p"+port, "-V", "--log-format=json",
+		"-b", n.Dir,
 		"--node", n.Name+"="+n.Addr, "--cluster", strings.Join(all, ","), "--cluster-listen=127.0.0.1:0")
 	cmd.Env = append(os.Environ(), c.Env...)
 	n.Process = servertest.LaunchCommand(t, cmd)
@@ -245,7 +246,8 @@ func (c *Lab) Agree() {
 	})
 	for i, s := range all {
 		if s.Digest == nil || *s.Digest != *all[0].Digest {
-			c.T.Fatalf("after entry %d %s has the jobs %+v, and %s %+v", s.Applied, c.Nodes[0].Name, all[0].Digest, c.Nodes[i].Name, s.Digest)
+			c.T.Fatalf("after entry %d %s has the jobs %+v, and %s %+v",
+				s.Applied, c.Nodes[0].Name, all[0].Digest, c.Nodes[i].Name, s.Digest)
 		}
 		if s.Contradictions != 0 {
 			c.T.Errorf("%s has met %d contradictions between records of reservations", c.Nodes[i].Name, s.Contradictions)

@@ -63,7 +63,8 @@ func Inherited() (plain, tls []net.Listener, err error) {
 }
 
 func notListening(i int, err error) error {
-	return fmt.Errorf("inherited fd %d is not a TCP or UNIX listening socket (%w); see ListenStream= in the socket unit", firstFD+i, err)
+	return fmt.Errorf("inherited fd %d is not a TCP or UNIX listening socket (%w); see ListenStream= in the socket unit",
+		firstFD+i, err)
 }
 
 // firstFD is the first descriptor that is passed, SD_LISTEN_FDS_START in systemd.

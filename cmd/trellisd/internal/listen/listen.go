@@ -22,7 +22,9 @@ const ProxySuffix = ",proxy"
 // What is worth telling beside errors, such as a stale socket file that was replaced, goes to
 // log. An address with [ProxySuffix] makes a [reactor.Proxied]. If one address fails, those
 // before it are closed again.
-func Open(ctx context.Context, addrs []string, port, flag string, mode fs.FileMode, log *slog.Logger) ([]net.Listener, error) {
+func Open(
+	ctx context.Context, addrs []string, port, flag string, mode fs.FileMode, log *slog.Logger,
+) ([]net.Listener, error) {
 	if len(addrs) == 0 {
 		addrs = []string{DefaultHost}
 	}

@@ -71,7 +71,8 @@ func openUnix(ctx context.Context, path string, mode fs.FileMode, log *slog.Logg
 
 func checkPath(path string) error {
 	if len(path) > maxUnixPath {
-		return fmt.Errorf("the path is too long (%d characters, where maximum allowed is %d); choose a shorter one", len(path), maxUnixPath)
+		return fmt.Errorf("the path is too long (%d characters, where maximum allowed is %d); choose a shorter one",
+			len(path), maxUnixPath)
 	}
 	return nil
 }
@@ -116,7 +117,8 @@ func makeWay(path string, log *slog.Logger) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case !errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("cannot tell whether another server is listening there (%w); remove the file if there is none", bare(err))
+		return fmt.Errorf("cannot tell whether another server is listening there (%w); remove the file if there is none",
+			bare(err))
 	}
 	log.Warn("removing existing local socket to replace it", "path", path)
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

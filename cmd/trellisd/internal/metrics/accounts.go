@@ -4,9 +4,11 @@ import "trellis/engine"
 
 // accountMetrics are by account, of which access.Store allows a bounded number.
 var accountMetrics = list[*engine.AccountSnapshot]{
-	gauges("what", "beanstalkd_account_holds", "What an account holds: jobs, bytes of memory, tubes, keys and connections.",
+	gauges("what", "beanstalkd_account_holds",
+		"What an account holds: jobs, bytes of memory, tubes, keys and connections.",
 		byAmount(func(x engine.AccountAmount) float64 { return float64(x.Holds) }), "account"),
-	gauges("what", "beanstalkd_account_limit", "How much an account may hold; rate: commands a second. Not shown where there is no limit.",
+	gauges("what", "beanstalkd_account_limit",
+		"How much an account may hold; rate: commands a second. Not shown where there is no limit.",
 		append(byAmount(func(x engine.AccountAmount) float64 { return limitOf(x.Limit) }), by[*engine.AccountSnapshot]{
 			{"rate", func(a *engine.AccountSnapshot) float64 { return limitOf(a.Limits.Rate) }},
 		}...), "account"),
@@ -19,7 +21,8 @@ var accountMetrics = list[*engine.AccountSnapshot]{
 // byAmount is a value of each of an account's amounts.
 func byAmount(value func(engine.AccountAmount) float64) (all by[*engine.AccountSnapshot]) {
 	for i, x := range new(engine.AccountSnapshot).Amounts() {
-		all = append(all, by[*engine.AccountSnapshot]{{x.What, func(a *engine.AccountSnapshot) float64 { return value(a.Amounts()[i]) }}}...)
+		all = append(all,
+			by[*engine.AccountSnapshot]{{x.What, func(a *engine.AccountSnapshot) float64 { return value(a.Amounts()[i]) }}}...)
 	}
 	return all
 }

@@ -21,7 +21,8 @@ var binlogMetrics = list[*binlog.Stats]{
 		func(s *binlog.Stats) float64 { return float64(s.DiskBytes) }),
 	gauge("beanstalkd_binlog_live_bytes", "Bytes of the records that jobs still need.",
 		func(s *binlog.Stats) float64 { return float64(s.LiveBytes) }),
-	gauge("beanstalkd_binlog_dead_bytes", "Bytes of records that nothing needs any more and that compaction has not removed yet.",
+	gauge("beanstalkd_binlog_dead_bytes",
+		"Bytes of records that nothing needs any more and that compaction has not removed yet.",
 		func(s *binlog.Stats) float64 { return float64(s.UsedBytes - s.LiveBytes) }),
 	gauge("beanstalkd_binlog_free_bytes", "Bytes that are allocated on the disk and not used yet.",
 		func(s *binlog.Stats) float64 { return float64(s.FreeBytes) }),
@@ -44,7 +45,8 @@ var binlogMetrics = list[*binlog.Stats]{
 		func(s *binlog.Stats) float64 { return float64(s.SpaceErrors) }),
 	gauge("beanstalkd_binlog_full", "1 while new jobs are refused for want of disk space, 0 otherwise.",
 		func(s *binlog.Stats) float64 { return oneIf(s.Full) }),
-	gauge("beanstalkd_binlog_failed", "1 if a write or sync has failed, so that nothing is committed any more, 0 otherwise.",
+	gauge("beanstalkd_binlog_failed",
+		"1 if a write or sync has failed, so that nothing is committed any more, 0 otherwise.",
 		func(s *binlog.Stats) float64 { return oneIf(s.Failed) }),
 }
 

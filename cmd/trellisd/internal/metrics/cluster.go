@@ -44,10 +44,12 @@ var clusterMetrics = list[*Cluster]{
 	counter("beanstalkd_cluster_offices_total", "Times that this member began to serve clients.",
 		func(s *Cluster) float64 { return float64(s.Leaderships) }),
 	counter("beanstalkd_cluster_gone_loops_total",
-		"Event loops of members that had left, or were not heard of for 8 seconds, so that this leader freed the jobs of their clients.",
+		"Event loops of members that had left, or were not heard of for 8 seconds, "+
+			"so that this leader freed the jobs of their clients.",
 		func(s *Cluster) float64 { return float64(s.Gone) }),
 	counter("beanstalkd_cluster_contradictions_total",
-		"Records of reservations that did not fit those before them, in what this member has applied. Each is a fault of the program.",
+		"Records of reservations that did not fit those before them, in what this member has applied. "+
+			"Each is a fault of the program.",
 		func(s *Cluster) float64 { return float64(s.Contradictions) }),
 	gauge("beanstalkd_cluster_committed_entries",
 		"Number of the last entry of the cluster's log that is committed, as far as this member knows.",
@@ -90,9 +92,11 @@ var clusterMetrics = list[*Cluster]{
 
 // memberMetrics are those of each member, which the leader shows.
 var memberMetrics = list[*memberOf]{
-	gauge("beanstalkd_cluster_member_alive", "1 if the leader has heard the member lately, 0 otherwise. Shown by the leader.",
+	gauge("beanstalkd_cluster_member_alive",
+		"1 if the leader has heard the member lately, 0 otherwise. Shown by the leader.",
 		func(m *memberOf) float64 { return oneIf(m.Alive) }, "member"),
-	gauge("beanstalkd_cluster_member_lag_entries", "Entries that the leader has and the member has not. Shown by the leader.",
+	gauge("beanstalkd_cluster_member_lag_entries",
+		"Entries that the leader has and the member has not. Shown by the leader.",
 		func(m *memberOf) float64 {
 			return shownIf(m.ID != m.cluster.Self, float64(m.cluster.Last-min(m.cluster.Last, m.Match)))
 		}, "member"),

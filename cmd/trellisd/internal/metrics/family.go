@@ -76,7 +76,8 @@ func (l list[S]) collect(ch chan<- prometheus.Metric, from S, labels ...*dto.Lab
 			}
 			all := labels
 			if s.label != nil {
-				at, _ := slices.BinarySearchFunc(labels, s.label, func(a, b *dto.LabelPair) int { return strings.Compare(*a.Name, *b.Name) })
+				at, _ := slices.BinarySearchFunc(labels, s.label,
+					func(a, b *dto.LabelPair) int { return strings.Compare(*a.Name, *b.Name) })
 				all = slices.Concat(labels[:at], []*dto.LabelPair{s.label}, labels[at:])
 			}
 			ch <- &metric{f.kind, all, value}

@@ -13,16 +13,19 @@ var reactorMetrics = list[*reactor.Stats]{
 		func(s *reactor.Stats) float64 { return float64(s.Accepted) }),
 	gauge("beanstalkd_max_connections", "How many connections there may be.",
 		func(s *reactor.Stats) float64 { return float64(s.MaxConnections) }),
-	gauge("beanstalkd_forwarded_connections", "Connections of clients of a cluster's other members, for which this one, as their leader, executes commands.",
+	gauge("beanstalkd_forwarded_connections",
+		"Connections of clients of a cluster's other members, for which this one, as their leader, executes commands.",
 		func(s *reactor.Stats) float64 { return float64(s.Channels) }),
 	counters("reason", "beanstalkd_refused_connections_total",
 		"Connections that were accepted and closed at once: limit, there were as many as there may be; "+
-			"error, giving it to an event loop failed; proxy, it came to a listener for proxies from elsewhere.", by[*reactor.Stats]{
+			"error, giving it to an event loop failed; proxy, it came to a listener for proxies from elsewhere.",
+		by[*reactor.Stats]{
 			{"limit", func(s *reactor.Stats) float64 { return float64(s.RefusedOver) }},
 			{"error", func(s *reactor.Stats) float64 { return float64(s.Refused) }},
 			{"proxy", func(s *reactor.Stats) float64 { return float64(s.Strangers) }},
 		}),
-	counter("beanstalkd_accept_failures_total", "Attempts to accept a connection that failed, mostly for want of descriptors.",
+	counter("beanstalkd_accept_failures_total",
+		"Attempts to accept a connection that failed, mostly for want of descriptors.",
 		func(s *reactor.Stats) float64 { return float64(s.AcceptFailures) }),
 	counter("beanstalkd_accept_pauses_total", "Times that accepting paused because it had failed.",
 		func(s *reactor.Stats) float64 { return float64(s.AcceptPauses) }),
@@ -35,7 +38,8 @@ var reactorMetrics = list[*reactor.Stats]{
 			"age, their connection was old; certificate, theirs was not accepted any more; "+
 			"output_timeout, no replies were taken for too long at the connection's end; "+
 			"no_descriptor, none was left to go on answering after the client had sent its last; "+
-			"no_leader, a standby knew of no leader for too long; leader_lost, a standby's connection with the leader has ended; "+
+			"no_leader, a standby knew of no leader for too long; "+
+			"leader_lost, a standby's connection with the leader has ended; "+
 			"no_contact, a standby had no answer from a leader for 6 seconds, or its clients' jobs were freed; "+
 			"not_repeatable, what they had no answer to could not be sent to the next leader; "+
 			"lags, this standby had not applied for 6 seconds what was executed for them; "+
@@ -65,7 +69,8 @@ var loopMetrics = list[*reactor.LoopStats]{
 	gauge("beanstalkd_loop_connections", "Open connections of an event loop, those included that are being ended.",
 		func(l *reactor.LoopStats) float64 { return float64(l.Connections) }, "loop"),
 	gauge("beanstalkd_loop_ending_connections",
-		"Connections of an event loop that are being ended: the client has quit or sent its last, and is still being answered.",
+		"Connections of an event loop that are being ended: "+
+			"the client has quit or sent its last, and is still being answered.",
 		func(l *reactor.LoopStats) float64 { return float64(l.Ending) }, "loop"),
 	counter("beanstalkd_loop_connections_total", "Connections that were given to an event loop.",
 		func(l *reactor.LoopStats) float64 { return float64(l.Opened) }, "loop"),
@@ -73,18 +78,22 @@ var loopMetrics = list[*reactor.LoopStats]{
 		"Sessions that went on here under a new leader, with their clients and what those had reserved.",
 		func(l *reactor.LoopStats) float64 { return float64(l.Resumed) }, "loop"),
 	counter("beanstalkd_loop_repeated_answers_total",
-		"Commands of these that were not executed, but answered by what the log tells of what they had done under the leader before.",
+		"Commands of these that were not executed, "+
+			"but answered by what the log tells of what they had done under the leader before.",
 		func(l *reactor.LoopStats) float64 { return float64(l.Repeated) }, "loop"),
 	counter("beanstalkd_loop_attaches_total", "Times that a leader took the clients of a standby's event loop.",
 		func(l *reactor.LoopStats) float64 { return float64(l.Attaches) }, "loop"),
 	counter("beanstalkd_loop_attach_seconds_total", "How long this event loop had no leader before these times.",
 		func(l *reactor.LoopStats) float64 { return l.Apart.Seconds() }, "loop"),
 	gauge("beanstalkd_loop_contact_age_seconds",
-		"Time since a standby's event loop sent the last ping that the leader has answered. After 6 seconds its clients are reset. Shown by standbys.",
+		"Time since a standby's event loop sent the last ping that the leader has answered. "+
+			"After 6 seconds its clients are reset. Shown by standbys.",
 		func(l *reactor.LoopStats) float64 { return shownIf(l.Contact >= 0, l.Contact.Seconds()) }, "loop"),
-	counter("beanstalkd_loop_received_bytes_total", "Bytes that an event loop has read from clients, on a leader also from those of standbys.",
+	counter("beanstalkd_loop_received_bytes_total",
+		"Bytes that an event loop has read from clients, on a leader also from those of standbys.",
 		func(l *reactor.LoopStats) float64 { return float64(l.BytesIn) }, "loop"),
-	counter("beanstalkd_loop_sent_bytes_total", "Bytes that an event loop has written to clients, on a leader also to those of standbys.",
+	counter("beanstalkd_loop_sent_bytes_total",
+		"Bytes that an event loop has written to clients, on a leader also to those of standbys.",
 		func(l *reactor.LoopStats) float64 { return float64(l.BytesOut) }, "loop"),
 	counter("beanstalkd_loop_forwarding_received_bytes_total",
 		"Bytes that an event loop has read from the connections on which standbys forward what their clients send.",

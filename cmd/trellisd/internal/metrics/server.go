@@ -39,7 +39,8 @@ var serverMetrics = list[*server]{
 	counter("beanstalkd_job_timeouts_total", "Reservations whose time to run ended before the worker was done.",
 		func(s *server) float64 { return float64(s.Timeouts) }),
 	counters("cause", "beanstalkd_retries_total",
-		"Jobs that were delayed, as their tube's setting says, because a reservation had ended by release, time-out or disconnect.", by[*server]{
+		"Jobs that were delayed, as their tube's setting says, because a reservation had ended by release, "+
+			"time-out or disconnect.", by[*server]{
 			{"release", func(s *server) float64 { return float64(s.RetriesReleased) }},
 			{"timeout", func(s *server) float64 { return float64(s.RetriesTimedOut) }},
 			{"disconnect", func(s *server) float64 { return float64(s.RetriesDisconnected) }},
@@ -51,10 +52,12 @@ var serverMetrics = list[*server]{
 		func(s *server) float64 { return float64(s.Held) }),
 	gauge("beanstalkd_held_jobs_blocked", "Of these, jobs that wait for groups of which all jobs are buried.",
 		func(s *server) float64 { return float64(s.Blocked) }),
-	counter("beanstalkd_group_firings_total", "Held jobs that became ready, or began their delay, because their group was done.",
+	counter("beanstalkd_group_firings_total",
+		"Held jobs that became ready, or began their delay, because their group was done.",
 		func(s *server) float64 { return float64(s.Fired) }),
 	counters("outcome", "beanstalkd_expired_total",
-		"Jobs that were not started before they expired: deleted, or buried in the dead tube of their tube's setting.", by[*server]{
+		"Jobs that were not started before they expired: deleted, or buried in the dead tube of their tube's setting.",
+		by[*server]{
 			{"deleted", func(s *server) float64 { return float64(s.ExpiredDeleted) }},
 			{"buried", func(s *server) float64 { return float64(s.ExpiredBuried) }},
 		}),
@@ -79,7 +82,8 @@ var serverMetrics = list[*server]{
 		}),
 	gauge("beanstalkd_max_keys", "How many keys there may be, of all kinds together. Not shown if there is no limit.",
 		func(s *server) float64 { return shownIf(s.src.Limits.Keys > 0, float64(s.src.Limits.Keys)) }),
-	counter("beanstalkd_duplicate_puts_total", "Puts that made no job because another one had, or had had, the same unique key.",
+	counter("beanstalkd_duplicate_puts_total",
+		"Puts that made no job because another one had, or had had, the same unique key.",
 		func(s *server) float64 { return float64(s.Duplicates) }),
 	counters("command", "beanstalkd_commands_total", "Commands that were well formed.", byCommand()),
 	gauge("beanstalkd_current_connections", "Open connections of clients that have not quit.",

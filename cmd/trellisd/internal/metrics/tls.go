@@ -21,7 +21,8 @@ var listenerMetrics = list[reactor.ListenerStats]{
 
 var certificateMetrics = list[Certificates]{
 	gauges("certificate", "beanstalkd_tls_certificate_expiry_timestamp_seconds",
-		"When certificates expire: server, the server's own; client_ca, the first of the authorities of clients.", by[Certificates]{
+		"When certificates expire: server, the server's own; client_ca, the first of the authorities of clients.",
+		by[Certificates]{
 			{"server", func(c Certificates) float64 { return float64(c.Expires.Unix()) }},
 			{"client_ca", func(c Certificates) float64 {
 				return shownIf(!c.ClientCAExpires.IsZero(), float64(c.ClientCAExpires.Unix()))
@@ -35,7 +36,8 @@ var handshakeMetrics = list[*reactor.HandshakeStats]{
 }
 
 var handshakeDuration = newDurations("beanstalkd_tls_handshake_duration_seconds",
-	"How long TLS handshakes took, with the PROXY header before them, by how they ended: proxy, that is missing or wrong (also without TLS); ok; certificate, the client's is missing or not accepted; "+
+	"How long TLS handshakes took, with the PROXY header before them, by how they ended: "+
+		"proxy, that is missing or wrong (also without TLS); ok; certificate, the client's is missing or not accepted; "+
 		"protocol, no TLS or nothing of it that is accepted; refused, the client sent an alert; closed, the client went; "+
 		"timeout; crowded, given up to make room for others; stopped, the server was stopped or failed.", -14, 4, "result")
 

@@ -29,7 +29,8 @@ var tubeMetrics = list[*engine.TubeSnapshot]{
 		func(t *engine.TubeSnapshot) float64 { return float64(t.Pauses) }, "tube"),
 	gauge("beanstalkd_tube_pause_left_seconds", "How long a tube stays paused; 0 if it is not.",
 		func(t *engine.TubeSnapshot) float64 { return t.PauseLeft.Seconds() }, "tube"),
-	gauges("by", "beanstalkd_tube_limited", "1 while ready jobs of a tube wait for its rate, for reserved ones to end, or for a pause to end.",
+	gauges("by", "beanstalkd_tube_limited",
+		"1 while ready jobs of a tube wait for its rate, for reserved ones to end, or for a pause to end.",
 		by[*engine.TubeSnapshot]{
 			{"rate", func(t *engine.TubeSnapshot) float64 { return limitedBy(t, engine.RateLimit) }},
 			{"reserved", func(t *engine.TubeSnapshot) float64 { return limitedBy(t, engine.ReservedLimit) }},
@@ -37,9 +38,11 @@ var tubeMetrics = list[*engine.TubeSnapshot]{
 		}, "tube"),
 	counter("beanstalkd_tube_reserves_total", "Jobs of a tube that were reserved since it came into being.",
 		func(t *engine.TubeSnapshot) float64 { return float64(t.Reserves) }, "tube"),
-	counter("beanstalkd_tube_busy_seconds_total", "For how long jobs of a tube were reserved, summed over the jobs, up to now.",
+	counter("beanstalkd_tube_busy_seconds_total",
+		"For how long jobs of a tube were reserved, summed over the jobs, up to now.",
 		func(t *engine.TubeSnapshot) float64 { return float64(t.BusyMicros) / 1e6 }, "tube"),
-	counter("beanstalkd_tube_wait_seconds_total", "For how long jobs of a tube were ready that were reserved then, summed over the jobs.",
+	counter("beanstalkd_tube_wait_seconds_total",
+		"For how long jobs of a tube were ready that were reserved then, summed over the jobs.",
 		func(t *engine.TubeSnapshot) float64 { return float64(t.WaitMicros) / 1e6 }, "tube"),
 }
 
@@ -61,7 +64,8 @@ var restMetrics = list[*tubeSums]{
 		{"delayed", func(r *tubeSums) float64 { return float64(r.Delayed) }},
 		{"buried", func(r *tubeSums) float64 { return float64(r.Buried) }},
 	}),
-	gauge("beanstalkd_other_tubes_current_jobs_urgent", "Ready jobs with a priority under 1024 of all tubes that are not shown.",
+	gauge("beanstalkd_other_tubes_current_jobs_urgent",
+		"Ready jobs with a priority under 1024 of all tubes that are not shown.",
 		func(r *tubeSums) float64 { return float64(r.Urgent) }),
 	gauge("beanstalkd_other_tubes_oldest_ready_age_seconds",
 		"How long the oldest ready job of all tubes that are not shown has been ready.",

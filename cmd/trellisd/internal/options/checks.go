@@ -11,7 +11,9 @@ import (
 // checkHTTP checks the flags of the HTTP side as a whole.
 func (c *commandLine) checkHTTP() error {
 	if c.HTTP == "" {
-		for _, f := range []string{"web-config-file", "console", "console-writers", "http-host", "pprof", "metrics-tubes", "metrics-legacy"} {
+		for _, f := range []string{
+			"web-config-file", "console", "console-writers", "http-host", "pprof", "metrics-tubes", "metrics-legacy",
+		} {
 			switch {
 			case !c.Changed(f) || f == "console" && c.Console == ConsoleOff:
 				continue
@@ -22,7 +24,8 @@ func (c *commandLine) checkHTTP() error {
 		}
 	}
 	if c.Console == ConsoleWrite && c.WebConfig == "" {
-		return usagef("--console=write lets people delete jobs, and needs to know who they are: give --web-config-file with basic_auth_users too")
+		return usagef("--console=write lets people delete jobs, and needs to know who they are: " +
+			"give --web-config-file with basic_auth_users too")
 	}
 	if c.Console != ConsoleWrite && c.Writers != nil {
 		return usagef("--console-writers says who may write, and nobody may; give --console=write too")
@@ -47,11 +50,13 @@ func (line *commandLine) checkCluster() error {
 	case line.Binlog == "":
 		return usagef("--node needs -b DIR: a member of a cluster keeps its log there")
 	case line.SkipDamaged:
-		return usagef("--skip-damaged is not for a member of a cluster; remove a member whose log is damaged, empty its directory, and add it again")
+		return usagef("--skip-damaged is not for a member of a cluster; " +
+			"remove a member whose log is damaged, empty its directory, and add it again")
 	case files != 0 && files != 3:
 		return usagef("--cluster-cert, --cluster-key and --cluster-ca belong together; give all three")
 	case files == 0 && len(c.MemberNames)+len(c.AdminNames) > 0:
-		return usagef("--cluster-allowed-name and --cluster-admin-name are for certificates; give --cluster-cert, --cluster-key and --cluster-ca too")
+		return usagef("--cluster-allowed-name and --cluster-admin-name are for certificates; " +
+			"give --cluster-cert, --cluster-key and --cluster-ca too")
 	case files == 0:
 		addrs := []string{c.Node.Addr, c.ListenAddr()}
 		for _, n := range c.Nodes {

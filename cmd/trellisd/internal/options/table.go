@@ -37,7 +37,8 @@ var tlsVersions = map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionT
 func table(c *commandLine) [][]flag {
 	o := c.Options
 	return [][]flag{{{
-		letter: "l", name: "listen", value: "ADDR", set: appendTo(&o.Listen, "empty address for -l; give a host, an IP address or unix:PATH"),
+		letter: "l", name: "listen", value: "ADDR",
+		set:  appendTo(&o.Listen, "empty address for -l; give a host, an IP address or unix:PATH"),
 		help: "listen on this host, IP address, HOST:PORT or unix:PATH\n(default is 0.0.0.0); may be given several times",
 		manual: `Listen on ADDR. May be given several times. ADDR is one of
 
@@ -117,7 +118,8 @@ whatever may help to find an error.`,
 		help:   "debug, info, warn or error, whatever -V says",
 		manual: "debug, info, warn or error. It counts instead of -V.",
 	}, {
-		name: "log-format", value: "FORMAT", def: LogText, set: oneOf(&o.LogFormat, "unknown log format: %s; give text or json", LogText, LogJSON),
+		name: "log-format", value: "FORMAT", def: LogText,
+		set:    oneOf(&o.LogFormat, "unknown log format: %s; give text or json", LogText, LogJSON),
 		help:   "text or json",
 		manual: "text: key=value pairs. json: one object a line.",
 	}, {
@@ -141,7 +143,8 @@ are free and what is in the binlog is not looked at.`,
 		help:   "show the whole manual",
 		manual: "Print this text to standard output and exit.",
 	}}, {{
-		letter: "b", name: "binlog", value: "DIR", set: text(&o.Binlog, "empty directory for -b; give the path of one that exists"),
+		letter: "b", name: "binlog", value: "DIR",
+		set:  text(&o.Binlog, "empty directory for -b; give the path of one that exists"),
 		help: "keep jobs in this directory too (default: in memory only)",
 		manual: `Keep every job and every change of one in DIR, which must exist, and start with
 what is there. A command is acknowledged when its change was handed to the
@@ -203,17 +206,20 @@ of now, or be left out. Any other is refused.`,
 		help:   "listen there for the others (default: the address of --node)",
 		manual: "Listen there for the other members, if that is not the address of --node.",
 	}, {
-		name: "cluster-cert", value: "FILE", set: text(&o.Cluster.Cert, "empty file for --cluster-cert; give the path of a file in PEM"),
+		name: "cluster-cert", value: "FILE",
+		set:  text(&o.Cluster.Cert, "empty file for --cluster-cert; give the path of a file in PEM"),
 		help: "certificate of this member, for connections between members",
 		manual: `The certificate of this member, in PEM. By it, members prove to each other who
 they are. This and the next two may be left out where all addresses are on
 loopback.`,
 	}, {
-		name: "cluster-key", value: "FILE", set: text(&o.Cluster.Key, "empty file for --cluster-key; give the path of a file in PEM"),
+		name: "cluster-key", value: "FILE",
+		set:    text(&o.Cluster.Key, "empty file for --cluster-key; give the path of a file in PEM"),
 		help:   "its key",
 		manual: "The key of that certificate, in PEM.",
 	}, {
-		name: "cluster-ca", value: "FILE", set: text(&o.Cluster.CA, "empty file for --cluster-ca; give the path of a file in PEM"),
+		name: "cluster-ca", value: "FILE",
+		set:  text(&o.Cluster.CA, "empty file for --cluster-ca; give the path of a file in PEM"),
 		help: "the authorities that sign those of members",
 		manual: `The authorities by which the members' certificates are signed, in PEM. They, the
 certificate and its key are read again when they change.`,
@@ -259,7 +265,8 @@ client that the log, the console and list-connections show. Over TCP, only
 addresses in CIDR may connect there; others are disconnected at once. May be given
 several times. See PROXIES.`,
 	}, {
-		name: "tls-listen", value: "ADDR", set: appendTo(&o.TLS.Listen, "empty address for --tls-listen; give a host, an IP address or unix:PATH"),
+		name: "tls-listen", value: "ADDR",
+		set:  appendTo(&o.TLS.Listen, "empty address for --tls-listen; give a host, an IP address or unix:PATH"),
 		help: "listen for clients that speak TLS (default port is 11400);\nwithout -l and -p there is no other listener then",
 		manual: `Listen on ADDR for clients that speak TLS. May be given several times. ADDR is
 written as for -l; the port is 11400 if it names none. Where --tls-listen is
@@ -274,7 +281,8 @@ is read as the user of -u.`,
 		help:   "its key, PEM",
 		manual: "The key of that certificate; PEM. It is read as the user of -u.",
 	}, {
-		name: "tls-client-ca", value: "FILE", set: text(&o.TLS.ClientCA, "empty path for --tls-client-ca; give that of a PEM file"),
+		name: "tls-client-ca", value: "FILE",
+		set:  text(&o.TLS.ClientCA, "empty path for --tls-client-ca; give that of a PEM file"),
 		help: "ask clients for certificates of these authorities",
 		manual: `Ask clients for a certificate that one of the authorities in FILE has issued for
 clients; PEM.`,
@@ -317,7 +325,8 @@ taken, and SECONDS later in any case.`,
 		manual: `Serve HTTP there, without authentication unless --web-config-file is given. See
 MONITORING and CONSOLE.`,
 	}, {
-		name: "web-config-file", value: "FILE", set: text(&o.WebConfig, "empty name for --web-config-file; give the path of a file"),
+		name: "web-config-file", value: "FILE",
+		set:  text(&o.WebConfig, "empty name for --web-config-file; give the path of a file"),
 		help: "TLS and passwords for HTTP",
 		manual: `Protect HTTP by TLS, and by names and passwords, as FILE says. Its format is
 that of all of Prometheus's exporters. /healthz, /readyz and /leaderz need no
@@ -325,8 +334,11 @@ name and password. The file is read for each request. What it protects by may ch
 and not vanish: an empty file, or one without the passwords, certificates or TLS
 that there were, is a mistake, which is logged and leaves all as it was.`,
 	}, {
-		name: "console", value: "MODE", set: oneOf(&o.Console, "unknown value for --console: %s; give off, read or write", ConsoleOff, ConsoleRead, ConsoleWrite),
-		help: "off, read or write: the console for the browser there (default\nis read where that shows nobody more than can be seen anyway)",
+		name: "console", value: "MODE",
+		set: oneOf(&o.Console, "unknown value for --console: %s; give off, read or write",
+			ConsoleOff, ConsoleRead, ConsoleWrite),
+		help: "off, read or write: the console for the browser there (default\nis read where that shows nobody more than " +
+			"can be seen anyway)",
 		manual: `off: no console. read: the console shows tubes, jobs and clients. write: it also
 lets people change and delete them; that is refused unless --web-config-file
 asks them who they are, on loopback too. The default is read if
@@ -449,7 +461,8 @@ of them, beside 16 KiB each way for each client: at least 1048576. As long as th
 is room, a client that keeps up may have 128 KiB of commands and 256 KiB of replies.
 The default is 268435456.`,
 	}, {
-		name: "max-tubes", value: "N", def: strconv.Itoa(DefaultMaxTubes), set: bound(&o.MaxTubes, "max-tubes", 0, math.MaxInt32),
+		name: "max-tubes", value: "N", def: strconv.Itoa(DefaultMaxTubes),
+		set:  bound(&o.MaxTubes, "max-tubes", 0, math.MaxInt32),
 		help: "tubes; 0: no limit",
 		manual: `The number of tubes. use and watch of one more are answered OUT_OF_MEMORY. 0
 means no limit.`,

@@ -114,7 +114,8 @@ func (u *User) current() bool {
 // check makes sure that the change was whole and for good.
 func (u *User) check() error {
 	if !u.current() {
-		return fmt.Errorf("becoming user %q: still uid %d/%d, gid %d/%d", u.name, os.Getuid(), os.Geteuid(), os.Getgid(), os.Getegid())
+		return fmt.Errorf("becoming user %q: still uid %d/%d, gid %d/%d",
+			u.name, os.Getuid(), os.Geteuid(), os.Getgid(), os.Getegid())
 	}
 	groups, err := os.Getgroups()
 	if err != nil {

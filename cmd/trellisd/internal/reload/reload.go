@@ -59,7 +59,10 @@ type Stats struct {
 
 // Stats returns the counts.
 func (o *Outcomes) Stats() Stats {
-	return Stats{What: o.What, Loaded: o.loaded.Load(), Failed: o.failed.Load(), Mistakes: o.mistakes.Load(), Failing: o.failing.Load()}
+	return Stats{
+		What: o.What, Loaded: o.loaded.Load(), Failed: o.failed.Load(), Mistakes: o.mistakes.Load(),
+		Failing: o.failing.Load(),
+	}
 }
 
 // Add adds what has become of a change: err tells why files are not in force, or not as a whole.

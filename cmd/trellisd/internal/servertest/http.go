@@ -64,7 +64,8 @@ func Do(t testing.TB, c *http.Client, req *http.Request) (status int, body strin
 		if err == nil {
 			return status, body
 		}
-		ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+		ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+			errors.Is(err, syscall.EPIPE)
 		if !ended || time.Now().After(end) {
 			t.Fatal(err)
 		}

@@ -78,7 +78,9 @@ func (k kinds) lacks(later kinds) string {
 
 // Open reads a file for the first time. The error is one line.
 func Open(file string, log *slog.Logger) (*Protection, error) {
-	p := &Protection{file: file, guesses: semaphore.NewWeighted(maxGuesses), outcomes: reload.Outcomes{What: "web-config-file", Log: log}}
+	p := &Protection{
+		file: file, guesses: semaphore.NewWeighted(maxGuesses), outcomes: reload.Outcomes{What: "web-config-file", Log: log},
+	}
 	text, err := os.ReadFile(file)
 	if err == nil {
 		p.seen = p.sum(text)
@@ -264,6 +266,10 @@ func (p *Protection) secure(server *http.Server) bool {
 	server.Protocols = new(http.Protocols)
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetHTTP2(p.http2)
-	server.TLSConfig = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return p.now().tls, nil }}
+	server.TLSConfig = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config,
+		error,
+	) {
+		return p.now().tls, nil
+	}}
 	return true
 }

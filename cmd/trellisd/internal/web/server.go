@@ -97,8 +97,11 @@ func New(cfg Config) *Server {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		ConnState:         s.conns.changed,
-		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
-		ErrorLog:          log.New(&errorLog{log: cfg.Log}, "", 0),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{},
+				c)
+		},
+		ErrorLog: log.New(&errorLog{log: cfg.Log}, "", 0),
 	}
 	s.tls = cfg.Protection != nil && cfg.Protection.secure(&s.http)
 	return s
