@@ -90,33 +90,13 @@
 //
 // # Accepting
 //
-// A connection costs as few system calls as can be, because many clients connect
-// for a handful of commands: on Linux accept4, epoll_ctl, the reads and writes of
-// its commands, epoll_ctl and close. One loop accepts for each listener, on its own
-// goroutine, and gives every connection to the loop that has fewest, itself
-// included. It learns from its own poller that somebody has connected. Go's poller is not
-// involved.
-//
-// TCP_NODELAY and SO_KEEPALIVE are set on the listener where connections inherit
-// them, and on connections that were there before.
+// Package accept accepts connections, takes the headers of proxies off, does the TLS handshakes, and has the limit on
+// connections. It gives each connection to the loop that has fewest, as an accept.Arrival; a loop that has a trunk goes
+// before one that has none. While a loop is held, connections wait to be taken in.
 //
 // # TLS
 //
-// Connections from a listener of [Server.ServeTLS] are accepted like others. The
-// handshake runs in a goroutine of its own, which reads and writes the socket and
-// waits for the client; crypto/tls cannot do it in pieces, because it keeps the first
-// error. A connection has its slot under the limit from the beginning, and reaches a
-// loop when the handshake is done.
-//
-// The goroutine begins when it has something to do. Until the client's first record is there
-// as a whole, the acceptor's loop watches the bare descriptor, edge-triggered, and looks
-// with MSG_PEEK at what has come. When only a part is there, SO_RCVLOWAT makes the system
-// report no more before the rest is. So a silent client costs the system calls accept4,
-// epoll_ctl, twice, and close, and one that sends byte by byte costs little more. A client
-// that does not speak TLS is told so by the loop itself. The loop leaves to crypto/tls whatever
-// else is strange. On kqueue systems a goroutine begins at once.
-//
-// On the loop the tls.Conn is the same, and what lies under it is memory: the loop feeds
+// After the handshake the tls.Conn is the same, and what lies under it is memory: the loop feeds
 // it with what gnet has read, takes the plain text out, and writes what it has sealed to
 // the socket. All the rest of the reactor deals with plain text. A plain connection is
 // not a byte bigger for that: a TLS connection is a struct around one, and the number of
@@ -140,24 +120,10 @@
 // connections share. Each read costs two small
 // allocations, both in crypto/tls.
 //
-// A crowd of handshakes leaves the loops half of the processors: a handshake begins, and goes
-// on, only with one of a few tokens, and until it begins it is a descriptor in a list. There
-// may be 1,000 handshakes, or a quarter of the connections if that is less, silent clients and
-// those that were told that they do not speak TLS included. Then the oldest of the largest
-// group is given up: of those that have begun, of those that have not, or of those that were
-// told. See handshakes for why the newest is preferred. When more clients say hello than the
-// tokens can serve, as in a flood that reconnects for ever, only a part of them is served. A
-// client may send 16 KiB in its handshake, or 64 KiB if it is asked for a certificate, and
-// has 10 s. When a handshake has failed, the connection is kept for up to 1 s so that the
-// client can read the alert.
-//
 // # Proxies
 //
-// A connection to a [Proxied] listener begins with a header that names the client. The acceptor
-// looks for it at once, and as a rule it is there. Otherwise the connection stands among the
-// handshakes, with their time and their rules for a crowd, also if no TLS follows. The header is
-// taken from the socket when it is there as a whole, and nothing behind it. So the loops know
-// nothing of it, but for a map of what the headers have told.
+// What a proxy's header says of a client stands in a map of the loop, so that connections without a proxy are not
+// bigger for it.
 //
 // # Invariants
 //
@@ -394,16 +360,12 @@
 //
 // # Shortages
 //
-// There may be Config.MaxConnections connections, counting those that are being
-// ended. One more is accepted, answered OUT_OF_MEMORY, which in the protocol means
-// that trying again later may help, and closed; to leave it in the listener's
-// queue instead would let it hang without a word.
+// There may be Config.MaxConnections connections, counting those that are being ended. One more is accepted, answered
+// OUT_OF_MEMORY, which in the protocol means that trying again later may help, and closed; to leave it in the
+// listener's queue instead would let it hang without a word.
 //
-// When accepting fails for want of descriptors or memory, it pauses: for 5 ms at
-// first, then twice as long each time up to 1 s, or until the server closes a
-// connection. A client that was not accepted waits in the listener's queue. The
-// server holds one descriptor in reserve for the ends of connections, because a
-// copy is needed there.
+// The end of a connection needs a copy of its descriptor when the client has something to get yet. So the acceptor
+// holds one descriptor in reserve. It pauses when there are no others, until the server closes a connection.
 //
 // # Panics
 //

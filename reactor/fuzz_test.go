@@ -55,7 +55,7 @@ func FuzzServer(f *testing.F) {
 		witness.do("use witness\r\n", "USING witness\r\n")
 		ts.until("the client is forgotten", func() bool {
 			s, e, a := ts.sum(), ts.engine.Snapshot(ts.cfg.Now()), ts.Stats()
-			return a.Accepted+a.Refused == 2 && s.Connections == 1 && e.Connections == 1 && e.Waiting == 0 && e.Reserved == 0 && ts.acceptor.Places() == 1
+			return a.Accepted+a.Refused == 2 && s.Connections == 1 && e.Connections == 1 && e.Waiting == 0 && e.Reserved == 0 && ts.acceptor.Stats().Places == 1
 		})
 		s, e := ts.sum(), ts.engine.Snapshot(ts.cfg.Now())
 		if s.Panics+s.OverLimit+s.OverOutput+s.Cut != 0 || s.PendingInput+s.PendingOutput+s.Stalled+s.Ending != 0 {

@@ -66,7 +66,7 @@ func (c *conn) peer() Peer {
 		p.TLS = &state
 	}
 	if _, proxied := c.loop.proxied[c]; e.Unix && !proxied { // a proxy's user is not its client's
-		if uid, err := peerUID(int(c.fd)); err == nil {
+		if uid, err := accept.UserOf(int(c.fd)); err == nil {
 			p.UID = uid
 		}
 	}

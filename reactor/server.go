@@ -265,7 +265,6 @@ func (s *Server) Shutdown(ctx context.Context) (err error) {
 		s.acceptor.Wait()
 		s.dialers.Wait()
 		s.holds.Wait()
-		s.acceptor.EndHandshakes()
 		// Each client is read at most once more: one that never pauses would always be
 		// owed something. What a loop is executing counts in unflushed once this has run.
 		switch {

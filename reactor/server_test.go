@@ -144,7 +144,7 @@ func serveConfig(t testing.TB, network string, h hooks, j *fakeJournal, change f
 		if n := s.unflushed.Load(); n != 0 {
 			t.Errorf("unflushed after Shutdown: %d", n)
 		}
-		if n := s.acceptor.Places(); n != 0 {
+		if n := s.acceptor.Stats().Places; n != 0 {
 			t.Errorf("places taken after Shutdown: %d", n)
 		}
 		if t.Failed() {

@@ -234,7 +234,7 @@ func TestACloseNotifyIsAHalfClose(t *testing.T) {
 			c.closeNotify()
 			c.expect("TIMED_OUT\r\nUSING a\r\n")
 			c.expectEOF()
-			ts.until("all are forgotten", func() bool { return ts.acceptor.Places() == 0 })
+			ts.until("all are forgotten", func() bool { return ts.acceptor.Stats().Places == 0 })
 		})
 	}
 }
@@ -252,7 +252,7 @@ func TestASlowReaderGetsEverythingBehindItsCloseNotify(t *testing.T) {
 			ts.until("it is stalled", func() bool { return ts.sum().Stalled == 1 })
 			c.expectMany(n, reply)
 			c.expectEOF()
-			ts.until("it is forgotten", func() bool { return ts.acceptor.Places() == 0 })
+			ts.until("it is forgotten", func() bool { return ts.acceptor.Stats().Places == 0 })
 		})
 	}
 }
@@ -272,7 +272,7 @@ func TestNothingIsLeftOfAClientThatVanishes(t *testing.T) {
 		c.send(send)
 		ts.until("it is stalled", func() bool { return ts.sum().Stalled == 1 })
 		end(c)
-		ts.until("it is forgotten", func() bool { return ts.acceptor.Places() == 0 && ts.sum().PendingOutput == 0 })
+		ts.until("it is forgotten", func() bool { return ts.acceptor.Stats().Places == 0 && ts.sum().PendingOutput == 0 })
 	}
 }
 
@@ -426,7 +426,7 @@ func FuzzTLS(f *testing.F) {
 			t.Errorf("the last reply is cut: %.100q", b[max(0, len(b)-100):])
 		}
 		witness.do("use witness\r\n", "USING witness\r\n")
-		ts.until("the client is forgotten", func() bool { return ts.acceptor.Places() == 1 && ts.sum().Connections == 1 })
+		ts.until("the client is forgotten", func() bool { return ts.acceptor.Stats().Places == 1 && ts.sum().Connections == 1 })
 		if s := ts.sum(); s.Panics+s.OverLimit+s.OverOutput != 0 || s.PendingInput+s.PendingOutput+s.Stalled != 0 {
 			t.Errorf("%+v", s)
 		}

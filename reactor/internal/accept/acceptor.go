@@ -24,7 +24,7 @@ type Loop interface {
 	// Poller watches descriptors for the acceptor. What it reports of them goes to Acceptor.Reported, on the
 	// loop's goroutine.
 	Poller() *gnetloop.Loop
-	// Call calls f soon, on the loop's goroutine. Any goroutine may call it until EndHandshakes has returned.
+	// Call calls f soon, on the loop's goroutine. Any goroutine may call it until Acceptor.Wait has returned.
 	Call(f func())
 	// Least returns the loop that is to have the next connection, this one if it is as good as any, and counts a
 	// connection for it. Any goroutine may call it.
@@ -83,8 +83,7 @@ type Acceptor struct {
 	refusals, strangers throttle.Throttle
 }
 
-// New returns an acceptor, which takes no resources before its first connection but one descriptor: EndHandshakes
-// gives that back.
+// New returns an acceptor. It holds one descriptor until Close.
 func New(cfg Config) *Acceptor { return newAcceptor(cfg, hooks{}) }
 
 func newAcceptor(cfg Config, h hooks) *Acceptor {
@@ -173,8 +172,12 @@ func (a *Acceptor) Stop() {
 	}
 }
 
-// Wait waits until all calls of Serve and Connect have returned, after Stop.
-func (a *Acceptor) Wait() { a.calls.Wait() }
+// Wait waits, after Stop, until nothing arrives any more: all calls of Serve and Connect have returned, and the
+// handshakes that were under way are given up. It comes before the loops end.
+func (a *Acceptor) Wait() {
+	a.calls.Wait()
+	a.handshakes.stop()
+}
 
 // Abort is Stop, has the system refuse clients, even if the loop that accepts them hangs, and gives up all handshakes.
 // It does not wait for their ends. On BSD, a listener whose loop hangs cannot be shut down.
@@ -184,11 +187,7 @@ func (a *Acceptor) Abort() {
 	a.handshakes.giveUpAll()
 }
 
-// EndHandshakes gives up the handshakes that are under way, and waits for their ends. It comes after Wait, and before
-// the loops end.
-func (a *Acceptor) EndHandshakes() { a.handshakes.stop() }
-
-// Close frees what the acceptor has when its loops have ended.
+// Close frees what the acceptor has, when its loops have ended.
 func (a *Acceptor) Close() { a.spare.release() }
 
 // Reported takes a poller's report of what it watches for the acceptor: input, or the end, or both. It is called on the
@@ -215,6 +214,9 @@ func (a *Acceptor) Freed() {
 // there is none left otherwise, it is the one that the acceptor holds in reserve.
 func (a *Acceptor) Duplicate(fd int) (int, error) { return a.spare.duplicate(fd) }
 
+// TakePlace takes a place for a connection that is to come. It reports false if all are taken. Closed frees it.
+func (a *Acceptor) TakePlace() bool { return a.places.take() }
+
 // places are what MaxConnections limits.
 type places struct {
 	most  int64
@@ -231,9 +233,3 @@ func (p *places) take() bool {
 }
 
 func (p *places) free() { p.taken.Add(-1) }
-
-// TakePlace takes a place for a connection that is to come. It reports false if all are taken. Closed frees it.
-func (a *Acceptor) TakePlace() bool { return a.places.take() }
-
-// Places is how many places are taken.
-func (a *Acceptor) Places() int { return int(a.places.taken.Load()) }

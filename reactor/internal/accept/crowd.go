@@ -44,8 +44,8 @@ type Place[T any] struct {
 	at     *list.Element // nil when the client has left
 }
 
-// Taken reports whether the client has not left. A nil Place is not taken.
-func (p *Place[T]) Taken() bool { return p != nil && p.at != nil }
+// taken reports whether the client has not left. A nil Place is not taken.
+func (p *Place[T]) taken() bool { return p != nil && p.at != nil }
 
 // NewCrowd returns a crowd that has so many places, and lines.
 func NewCrowd[T any](places, lines int) *Crowd[T] {
@@ -72,8 +72,8 @@ func (c *Crowd[T]) Leave(p *Place[T]) {
 	c.remove(p.from)
 }
 
-// Move counts a place that is taken for another source.
-func (c *Crowd[T]) Move(p *Place[T], to Source) {
+// move counts a place that is taken for another source.
+func (c *Crowd[T]) move(p *Place[T], to Source) {
 	c.remove(p.from)
 	p.from = to
 	c.add(to)
@@ -85,11 +85,11 @@ func (c *Crowd[T]) Full() bool { return c.taken >= c.places }
 // Size is how many places are taken.
 func (c *Crowd[T]) Size() int { return c.taken }
 
-// Len is how many clients a line has.
-func (c *Crowd[T]) Len(line int) int { return c.lines[line].Len() }
+// count is how many clients a line has.
+func (c *Crowd[T]) count(line int) int { return c.lines[line].Len() }
 
-// First is the client that has come first in a line; the zero T if there is none.
-func (c *Crowd[T]) First(line int) (first T) {
+// first is the client that has come first in a line; the zero T if there is none.
+func (c *Crowd[T]) first(line int) (first T) {
 	if e := c.lines[line].Front(); e != nil {
 		first = e.Value.(*Place[T]).client
 	}

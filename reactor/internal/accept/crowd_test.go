@@ -1,10 +1,12 @@
 package accept
 
 import (
+	"cmp"
 	"crypto/tls"
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 )
 
@@ -51,6 +53,65 @@ func TestASourceIsAnAddressOrWhatOneMachineCanHave(t *testing.T) {
 	for _, a := range other {
 		if of(a[0]) == of(a[1]) {
 			t.Errorf("%s and %s are one source", a[0], a[1])
+		}
+	}
+}
+
+func TestOfACrowdTheOldestOfTheLargestSourceLeaves(t *testing.T) {
+	const places, lines, from = 12, 2, 6
+	type client struct {
+		number, line int
+		from         Source
+	}
+	crowd := NewCrowd[*client](places, lines)
+	var all []*client // as they have come
+	at := map[*client]*Place[*client]{}
+	leave := func(c *client) {
+		crowd.Leave(at[c])
+		delete(at, c)
+		all = slices.DeleteFunc(all, func(other *client) bool { return other == c })
+	}
+	// check compares Oldest with what a look at all clients finds.
+	check := func(line int, eligible func(*client) bool) {
+		t.Helper()
+		var counts [from]int
+		var first [from]*client // of those that count
+		var oldest *client
+		for _, c := range all {
+			counts[c.from]++
+			if c.line == line && (eligible == nil || eligible(c)) {
+				first[c.from] = cmp.Or(first[c.from], c)
+				oldest = cmp.Or(oldest, c)
+			}
+		}
+		got := crowd.Oldest(line, eligible)
+		largest := slices.Max(counts[:])
+		right := largest <= places/4 && got == oldest
+		for source, n := range counts {
+			right = right || n == largest && largest > places/4 && got == first[source]
+		}
+		if !right {
+			t.Fatalf("%+v is to leave; sources %v, their first %v, the oldest %+v", got, counts, first, oldest)
+		}
+	}
+	for number := range 20000 {
+		if crowd.Full() {
+			c := crowd.Oldest(rand.IntN(lines), nil)
+			leave(cmp.Or(c, all[rand.IntN(len(all))]))
+		}
+		c := &client{number: number, line: rand.IntN(lines), from: Source(rand.IntN(from))}
+		all = append(all, c)
+		at[c] = crowd.Enter(c.line, c, c.from)
+		if c := all[rand.IntN(len(all))]; rand.IntN(4) == 0 {
+			c.from = Source(rand.IntN(from))
+			crowd.move(at[c], c.from)
+		}
+		if crowd.Size() != len(all) || crowd.Full() != (len(all) == places) {
+			t.Fatalf("%d of %d places are taken, want %d", crowd.Size(), places, len(all))
+		}
+		for line := range lines {
+			check(line, nil)
+			check(line, func(c *client) bool { return c.number%2 == 1 })
 		}
 	}
 }

@@ -35,13 +35,17 @@
 //
 //   - Handshakes under way: 1,000, or a quarter of MaxConnections if that is less. One more pushes out the oldest of
 //     the largest group; a source with more than a quarter of the places loses its own first. See [Crowd].
-//   - Handshakes that compute at a time: half as many as there are processors, see handshakes.
+//   - Handshakes that compute at a time: half as many as there are processors. When more clients say hello than
+//     these can serve, as in a flood that reconnects for ever, only a part of them is served; see handshakes for why
+//     the newest is preferred.
 //   - What a client may send in a handshake: 16 KiB, or 64 KiB if it is asked for a certificate.
-//   - The time of a handshake: 10 s. After one that has failed, the client has 1 s to read the alert.
+//   - The time of a handshake, or of a PROXY header: 10 s. After a handshake that has failed, the client has 1 s to
+//     read the alert, because what it has not read would be destroyed with the connection.
+//   - A PROXY header: 2 KiB, or 107 bytes in version 1.
 //
 // # Invariants
 //
-//   - Each Arrival has a place, except those of [Acceptor.Connect]. Whoever closes its descriptor frees the place.
-//   - When Wait has returned, no more connections arrive from listeners; after EndHandshakes, none at all.
+//   - Each Arrival has a place, except those of [Acceptor.Connect]. Who has it reports its end, which frees the place.
+//   - When [Acceptor.Wait] has returned, nothing arrives any more.
 //   - Nothing behind a PROXY header, and nothing that belongs to a command, is taken from a socket without TLS.
 package accept

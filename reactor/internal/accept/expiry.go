@@ -35,7 +35,7 @@ func (hs *handshakes) expire() {
 // expireFirst ends the first handshake of a line of the crowd, if its time is over.
 func (hs *handshakes) expireFirst(line int) bool {
 	hs.mu.Lock()
-	h := hs.crowd.First(line)
+	h := hs.crowd.first(line)
 	if h == nil || hs.over {
 		hs.mu.Unlock()
 		return false

@@ -152,7 +152,7 @@ func (h *handshake) open() error {
 	a.handshakes.mu.Lock()
 	defer a.handshakes.mu.Unlock()
 	h.socket, h.raw = socket, raw
-	if !h.place.Taken() {
+	if !h.place.taken() {
 		return os.ErrDeadlineExceeded
 	}
 	return err
@@ -286,7 +286,7 @@ func (h *handshake) explain(result HandshakeResult, why error) {
 	if result == HandshakeCertificate || result == HandshakeProtocol {
 		err := h.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_WR) })
 		hs.mu.Lock()
-		if h.place.Taken() && err == nil {
+		if h.place.taken() && err == nil {
 			err = h.socket.SetDeadline(time.Now().Add(h.by.acceptor.cfg.Alert))
 		}
 		hs.mu.Unlock()

@@ -181,7 +181,7 @@ func (ts *testServer) lines() (begun, fresh, waiting int) {
 	hs := &ts.handshakes
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	return hs.crowd.Len(lineBegun), hs.crowd.Len(lineNew), len(hs.waiting)
+	return hs.crowd.count(lineBegun), hs.crowd.count(lineNew), len(hs.waiting)
 }
 
 // inLine is how many handshakes wait for a token to begin with.
@@ -388,7 +388,7 @@ func TestASilentHandshakeIsGivenUpWhenNobodyElseHasAPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	ts.until("it has the last place", func() bool { return ts.Places() == 4 })
+	ts.until("it has the last place", func() bool { return ts.Stats().Places == 4 })
 	ts.until("a client gets the place", func() bool {
 		c, err := net.Dial("tcp", ts.addr.String())
 		if err != nil {
@@ -436,9 +436,10 @@ func TestAbortEndsHandshakesWhereverTheyAre(t *testing.T) {
 		}
 		ts.until("all handshakes are under way", func() bool { return ts.Handshakes().Pending == 5*len(parts) })
 		ts.abort()
-		if st := ts.Handshakes(); st.Pending != 0 || st.count(HandshakeStopped) != uint64(5*len(parts)) || ts.Places() != 0 {
+		st, places := ts.Handshakes(), ts.Stats().Places
+		if st.Pending != 0 || st.count(HandshakeStopped) != uint64(5*len(parts)) || places != 0 {
 			t.Errorf("%d are under way, %d were stopped; %d connections are left",
-				st.Pending, st.count(HandshakeStopped), ts.Places())
+				st.Pending, st.count(HandshakeStopped), places)
 		}
 	})
 }

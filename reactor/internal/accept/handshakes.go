@@ -126,7 +126,7 @@ func (hs *handshakes) enterLocked(h *handshake, line int) {
 
 // removeLocked takes h out of all lines, which makes room for another handshake.
 func (hs *handshakes) removeLocked(h *handshake) {
-	if !h.place.Taken() {
+	if !h.place.taken() {
 		return
 	}
 	hs.crowd.Leave(h.place)
@@ -174,7 +174,7 @@ func (hs *handshakes) giveUpOldestLocked() (idle *handshake, ok bool) {
 func (hs *handshakes) oldestLocked() *handshake {
 	most := lineBegun
 	for _, line := range []int{lineNew, lineAlerted} {
-		if hs.crowd.Len(line) > hs.crowd.Len(most) {
+		if hs.crowd.count(line) > hs.crowd.count(most) {
 			most = line
 		}
 	}

@@ -117,14 +117,14 @@ func (h *handshake) takeProxyHeader(p []byte) (whole bool, err error) {
 func (hs *handshakes) locate(h *handshake) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if h.place.Taken() {
+	if h.place.taken() {
 		hs.locateLocked(h)
 	}
 }
 
 func (hs *handshakes) locateLocked(h *handshake) {
 	h.source = h.client.Source()
-	hs.crowd.Move(h.place, h.source)
+	hs.crowd.move(h.place, h.source)
 }
 
 // allowed reports whether somebody may connect to the listener. Who may not is disconnected without a word.

@@ -148,7 +148,7 @@ func TestWhatIsNoPROXYHeaderIsNotServed(t *testing.T) {
 			}
 		}
 		ts.until("they are counted", func() bool { return ts.Handshakes().count(HandshakeProxy) == uint64(2*len(inputs)) })
-		ts.until("their places are free", func() bool { return ts.Places() == 0 })
+		ts.until("their places are free", func() bool { return ts.Stats().Places == 0 })
 		if st := ts.Stats(); st.Accepted != 0 {
 			t.Errorf("%+v", st)
 		}
@@ -224,8 +224,8 @@ func TestShutdownAndAbortEndConnectionsWhosePROXYHeaderHasNotCome(t *testing.T) 
 			c.send("PROXY TCP4 ")
 			ts.until("it is there", func() bool { return ts.Handshakes().Pending == 1 })
 			end(ts)
-			if b, _ := io.ReadAll(c); len(b) > 0 || ts.Places() != 0 {
-				t.Errorf("got %q, %d places are taken", b, ts.Places())
+			if b, _ := io.ReadAll(c); len(b) > 0 || ts.Stats().Places != 0 {
+				t.Errorf("got %q, %d places are taken", b, ts.Stats().Places)
 			}
 		}
 	})

@@ -89,7 +89,7 @@ func (h *handshake) resultLocked(err error) HandshakeResult {
 		return HandshakeTimeout
 	case errors.Is(err, errNoProxy):
 		return HandshakeProxy
-	case h.stage.begun() && !h.place.Taken(), errors.Is(err, errGivenUp):
+	case h.stage.begun() && !h.place.taken(), errors.Is(err, errGivenUp):
 		select {
 		case <-h.by.acceptor.done:
 			return HandshakeStopped

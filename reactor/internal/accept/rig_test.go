@@ -209,7 +209,7 @@ func serveLoops(t testing.TB, loops int, h hooks, change func(*Config)) *testSer
 			t.Error(err)
 		}
 		ts.Close()
-		if n := ts.Places(); n != 0 {
+		if n := ts.Stats().Places; n != 0 {
 			t.Errorf("places taken at the end: %d", n)
 		}
 		if t.Failed() {
@@ -223,7 +223,6 @@ func serveLoops(t testing.TB, loops int, h hooks, change func(*Config)) *testSer
 func (ts *testServer) shutDown() {
 	ts.Stop()
 	ts.Wait()
-	ts.EndHandshakes()
 	for _, l := range ts.loops {
 		l.sync() // what was posted has come
 	}
@@ -301,7 +300,7 @@ func (ts *testServer) until(what string, cond func() bool) {
 func (ts *testServer) untilHandshakes() *HandshakeStats {
 	ts.t.Helper()
 	ts.until("no handshake is under way", func() bool {
-		return ts.Handshakes().Pending == 0 && int64(ts.Places()) == ts.open.Load()
+		return ts.Handshakes().Pending == 0 && ts.Stats().Places == ts.open.Load()
 	})
 	return ts.Handshakes()
 }

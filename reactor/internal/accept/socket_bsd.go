@@ -3,6 +3,7 @@
 package accept
 
 import (
+	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -55,6 +56,16 @@ func receive(fd int, p []byte, flags int) (int, error) {
 			return n, err
 		}
 	}
+}
+
+// UserOf is the user as whom the peer of a Unix socket has connected. It is what getpeereid(3) asks for.
+func UserOf(fd int) (uid int, err error) {
+	const solLocal = 0 // SOL_LOCAL
+	cred, err := unix.GetsockoptXucred(fd, solLocal, unix.LOCAL_PEERCRED)
+	if err != nil {
+		return 0, os.NewSyscallError("getsockopt", err)
+	}
+	return int(cred.Uid), nil
 }
 
 // acknowledge does nothing: the system has no means for it.

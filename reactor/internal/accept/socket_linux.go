@@ -1,6 +1,7 @@
 package accept
 
 import (
+	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -50,6 +51,15 @@ func receive(fd int, p []byte, flags int) (int, error) {
 			return 0, errno
 		}
 	}
+}
+
+// UserOf is the user as whom the peer of a Unix socket has connected.
+func UserOf(fd int) (uid int, err error) {
+	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return 0, os.NewSyscallError("getsockopt", err)
+	}
+	return int(cred.Uid), nil
 }
 
 // acknowledge makes the system acknowledge at once what has come over TCP. A client without TCP_NODELAY keeps its first

@@ -11,6 +11,7 @@ type Stats struct {
 	Refused   uint64 // connections that were accepted and closed at once because something failed
 	Over      uint64 // the same, because there were more than the limit allows
 	Strangers uint64 // the same, because they came to a listener for proxies from elsewhere
+	Places    int64  // places that are taken now
 
 	Listeners []ListenerStats // in the order in which they were served, those for TLS behind the others
 }
@@ -33,6 +34,7 @@ func (a *Acceptor) Stats() Stats {
 		Refused:   c.refused.Load(),
 		Over:      c.over.Load(),
 		Strangers: c.strangers.Load(),
+		Places:    a.places.taken.Load(),
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -26,9 +26,9 @@ func (hs *handshakes) startLocked(h *handshake) {
 func (h *handshake) take() bool {
 	hs := &h.by.acceptor.handshakes
 	hs.mu.Lock()
-	if !h.place.Taken() || h.stage == computing {
+	if !h.place.taken() || h.stage == computing {
 		defer hs.mu.Unlock()
-		return h.place.Taken()
+		return h.place.taken()
 	}
 	if hs.tokens > 0 {
 		hs.tokens--
