@@ -186,8 +186,8 @@ func (d *accountDirectory) named(name string) *tally {
 	return nil
 }
 
-// Account returns what is counted of the account of that name, nil if there is none.
-func (e *shared) Account(name string) *tally { return e.accounts.Load().named(name) }
+// accountNamed returns what is counted of the account of that name, nil if there is none.
+func (e *shared) accountNamed(name string) *tally { return e.accounts.Load().named(name) }
 
 // AccountSnapshot is what an account holds, and what it may hold.
 type AccountSnapshot struct {

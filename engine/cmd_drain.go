@@ -9,8 +9,8 @@ func (s *Session) drain(op codec.Op, out *Output) {
 		e.Drain(op == codec.OpDrain)
 	}
 	if e.draining.Load() {
-		out.Reply(codec.ReplyDraining)
+		out.reply(codec.ReplyDraining)
 	} else {
-		out.Reply(codec.ReplyNotDraining)
+		out.reply(codec.ReplyNotDraining)
 	}
 }

@@ -12,11 +12,6 @@ func (s *Session) flushTube(now Time, cmd *codec.Command, out *Output) Outcome {
 // deleteTubeJobs deletes the first jobs of a tube in one state.
 func (s *Session) deleteTubeJobs(now Time, cmd *codec.Command, out *Output) Outcome {
 	var b bulk
-	err := s.loop.tx.DeleteJobs(now, &b, cmd.Tube, stateOf(cmd.State), cmd.Bound, out)
+	err := s.loop.tx.DeleteJobs(now, &b, cmd.Tube, cmd.State, cmd.Bound, out)
 	return s.bulk(now, &b, "DELETED", err, out)
-}
-
-// stateOf is the state that a command names.
-func stateOf(in codec.State) state {
-	return [...]state{codec.Ready: ready, codec.Reserved: reserved, codec.Delayed: delayed, codec.Buried: buried}[in]
 }

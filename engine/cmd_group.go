@@ -10,9 +10,9 @@ import (
 // moment: the counts are what the group's jobs have come to by now.
 func (s *Session) statsGroup(name []byte, out *Output) {
 	l := s.loop
-	n := l.engine.Group(string(name), out)
+	n := l.engine.groupNamed(string(name), out)
 	if n == (groupCount{}) {
-		out.Reply(codec.ReplyNotFound)
+		out.reply(codec.ReplyNotFound)
 		return
 	}
 	y := yaml(append(l.scratch[:0], "---\n"...))

@@ -9,9 +9,9 @@ type listingJobs struct{ *survey }
 // command's id.
 func (s *Session) listJobs(now Time, cmd *codec.Command, out *Output) Outcome {
 	l := s.loop
-	v, err := l.tx.Survey(now, cmd.Tube, stateOf(cmd.State), int(cmd.Bound), cmd.ID, l.listed[s], s.permits(), out)
+	v, err := l.tx.Survey(now, cmd.Tube, cmd.State, int(cmd.Bound), cmd.ID, l.listed[s], s.permits(), out)
 	if err != nil {
-		out.Answer(err, "")
+		out.answer(err, "")
 		return Done
 	}
 	return listingJobs{v}.turn(s, now, out)

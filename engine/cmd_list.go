@@ -45,7 +45,7 @@ func (li *listing) turn(s *Session, _ Time, out *Output) Outcome {
 	}
 	if !li.begun {
 		li.begun = true
-		out.DependOn(li.pos)
+		out.dependOn(li.pos)
 		out.Buf = codec.AppendOKLine(out.Buf, len(listHead)+li.size)
 		out.Buf = append(out.Buf, listHead...)
 	}
@@ -64,7 +64,7 @@ func (li *listing) turn(s *Session, _ Time, out *Output) Outcome {
 
 // listTubes lists the tubes that there are when it begins, as far as they are the client's.
 func (s *Session) listTubes(now Time, out *Output) Outcome {
-	names, count, bytes := s.loop.engine.TubeNames()
+	names, count, bytes := s.loop.engine.tubeNames()
 	items := &tubeItems{names: names, permits: s.permits()}
 	li := &listing{items: items, size: bytes + count*itemExtra}
 	if items.permits != nil {

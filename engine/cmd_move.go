@@ -26,7 +26,7 @@ func (m movingJob) turn(s *Session, now Time, out *Output) Outcome {
 	if errors.Is(err, journal.ErrRoom) {
 		return s.awaitRoom(m)
 	}
-	out.Answer(err, codec.ReplyMoved)
+	out.answer(err, codec.ReplyMoved)
 	return Done
 }
 
@@ -36,6 +36,6 @@ func (s *Session) moveTube(now Time, cmd *codec.Command, out *Output) Outcome {
 		return Done
 	}
 	var b bulk
-	err := s.loop.tx.MoveJobs(now, &b, cmd.Tube, stateOf(cmd.State), cmd.Bound, cmd.To, out)
+	err := s.loop.tx.MoveJobs(now, &b, cmd.Tube, cmd.State, cmd.Bound, cmd.To, out)
 	return s.bulk(now, &b, "MOVED", err, out)
 }

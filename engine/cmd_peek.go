@@ -3,34 +3,29 @@ package engine
 import "trellis/codec"
 
 func (s *Session) peek(now Time, id uint64, out *Output) {
-	out.Answer(s.loop.tx.Peek(now, id, out), "")
+	out.answer(s.loop.tx.Peek(now, id, out), "")
 }
 
 // peekFirst shows the first job of the used tube in one of its queues.
 func (s *Session) peekFirst(now Time, op codec.Op, out *Output) {
-	of := buried
+	of := codec.Buried
 	switch op {
 	case codec.OpPeekReady:
-		of = ready
+		of = codec.Ready
 	case codec.OpPeekDelayed:
-		of = delayed
+		of = codec.Delayed
 	}
-	out.Answer(s.loop.tx.PeekFirst(now, s.used, of, out), "")
+	out.answer(s.loop.tx.PeekFirst(now, s.used, of, out), "")
 }
 
 // peekTube shows the first job of a tube in one state, of the reserved ones that with
 // the smallest id.
 func (s *Session) peekTube(now Time, cmd *codec.Command, out *Output) Outcome {
-	of := stateOf(cmd.State)
-	if of == reserved {
-		p, err := s.loop.tx.PeekReserved(now, cmd.Tube, out)
-		if err != nil {
-			out.Answer(err, "")
-			return Done
-		}
-		return peekingReserved{p}.turn(s, now, out)
+	rest, err := s.loop.tx.PeekTube(now, cmd.Tube, cmd.State, out)
+	if rest != nil {
+		return peekingReserved{rest}.turn(s, now, out)
 	}
-	out.Answer(s.loop.tx.PeekTube(now, cmd.Tube, of, out), "")
+	out.answer(err, "")
 	return Done
 }
 
@@ -42,6 +37,6 @@ func (p peekingReserved) turn(s *Session, now Time, out *Output) Outcome {
 	if more {
 		return s.yield(p)
 	}
-	out.Answer(err, "")
+	out.answer(err, "")
 	return Done
 }

@@ -14,11 +14,11 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 	if draining := s.loop.engine.draining.Load(); draining || !cmd.Terminated {
 		switch {
 		case !c.RefusePut(s.used, cmd):
-			out.Reply(codec.ReplyOutOfMemory)
+			out.reply(codec.ReplyOutOfMemory)
 		case !cmd.Terminated:
-			out.Reply(codec.ReplyExpectedCRLF)
+			out.reply(codec.ReplyExpectedCRLF)
 		default:
-			out.Reply(codec.ReplyDraining)
+			out.reply(codec.ReplyDraining)
 		}
 		return Done
 	}
@@ -38,7 +38,7 @@ func (s *Session) inserted(err error, id uint64, out *Output) Outcome {
 	case errors.Is(err, journal.ErrRoom):
 		return s.awaitRoom(putting{})
 	default:
-		out.Answer(err, "")
+		out.answer(err, "")
 	}
 	s.incoming = nil
 	return Done
@@ -64,11 +64,11 @@ func (s *Session) putChunk(now Time, p []byte) { s.loop.tx.PutChunk(now, s.used,
 func (s *Session) putEnd(now Time, terminated bool, out *Output) Outcome {
 	switch {
 	case s.incoming.Lost():
-		out.Reply(codec.ReplyOutOfMemory)
+		out.reply(codec.ReplyOutOfMemory)
 	case !terminated:
-		out.Reply(codec.ReplyExpectedCRLF)
+		out.reply(codec.ReplyExpectedCRLF)
 	case s.loop.engine.draining.Load():
-		out.Reply(codec.ReplyDraining)
+		out.reply(codec.ReplyDraining)
 	default:
 		s.incoming.CompletePut(now)
 		return putting{}.turn(s, now, out)

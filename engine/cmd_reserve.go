@@ -10,7 +10,7 @@ func (s *Session) reserve(now, until Time, out *Output) Outcome {
 	v, err := s.loop.tx.Reserve(now, &q, out)
 	switch {
 	case err != nil:
-		out.Answer(err, "")
+		out.answer(err, "")
 	case v == mustWait:
 		s.wait.batch = 0
 		return Wait
@@ -23,14 +23,14 @@ func (s *Session) reserve(now, until Time, out *Output) Outcome {
 // request is what the session reserves by.
 func (s *Session) request(now, until Time) request {
 	q := request{
-		waiter: (*claimant)(s), watched: s.watched, shards: s.watchedShards, reserved: &s.reserved, until: until,
-		informed: s.flags&isInformed != 0, aged: s.flags&isAged != 0,
+		Waiter: (*claimant)(s), Watched: s.watched, Shards: s.watchedShards, Reserved: &s.reserved, Until: until,
+		Informed: s.flags&isInformed != 0, Aged: s.flags&isAged != 0,
 	}
 	if s.flags&isWeighted != 0 {
-		q.weights = s.loop.weights[s]
+		q.Weights = s.loop.weights[s]
 	}
 	if s.flags&halfClosed != 0 {
-		q.until = now
+		q.Until = now
 	}
 	return q
 }

@@ -20,8 +20,8 @@ func (s *Session) setTube(now Time, cmd *codec.Command, out *Output) Outcome {
 	if s.refuseToken(cmd.Tube, out) || s.refuseToken(cmd.To, out) {
 		return Done
 	}
-	if !s.loop.engine.RecordsAll() {
-		out.Reply(codec.ReplyOutOfMemory)
+	if !s.loop.engine.recordsAll() {
+		out.reply(codec.ReplyOutOfMemory)
 		return Done
 	}
 	x := &setTube{tube: string(cmd.Tube), dead: string(cmd.To), pairs: *cmd.Pairs, reply: codec.ReplyTubeSet}
@@ -46,7 +46,7 @@ func (x *setTube) turn(s *Session, now Time, out *Output) Outcome {
 	if errors.Is(err, journal.ErrRoom) {
 		return s.awaitRoom(x)
 	}
-	out.Answer(err, x.reply)
+	out.answer(err, x.reply)
 	return Done
 }
 
@@ -86,7 +86,7 @@ func (s *Session) listDeadLetters(now Time, out *Output) Outcome {
 }
 
 func (s *Session) listAllSettings(now Time, show func(*yaml, *journal.Setting), out *Output) Outcome {
-	list, pos := s.loop.engine.AllSettings()
+	list, pos := s.loop.engine.allSettings()
 	return s.list(now, list, pos, show, out)
 }
 

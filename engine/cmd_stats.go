@@ -123,11 +123,18 @@ func (s *Session) stats(now Time, out *Output) {
 	l.reply(out, y)
 }
 
+func (i *Info) uptime(now Time) Time {
+	if i.Uptime == nil {
+		return now
+	}
+	return Time(i.Uptime())
+}
+
 func (s *Session) statsTube(now Time, name []byte, out *Output) {
 	l := s.loop
 	n, err := l.tx.Tube(now, name, out)
 	if err != nil {
-		out.Answer(err, "")
+		out.answer(err, "")
 		return
 	}
 	y := yaml(append(l.scratch[:0], "---\n"...))
@@ -152,7 +159,7 @@ func (s *Session) statsJob(now Time, id uint64, out *Output) {
 	l := s.loop
 	x, err := l.tx.Job(now, id, out)
 	if err != nil {
-		out.Answer(err, "")
+		out.answer(err, "")
 		return
 	}
 	y := yaml(append(l.scratch[:0], "---\n"...))

@@ -13,7 +13,7 @@ func (s *Session) statsTubeX(now Time, name []byte, out *Output) {
 	l := s.loop
 	n, err := l.tx.Tube(now, name, out)
 	if err != nil {
-		out.Answer(err, "")
+		out.answer(err, "")
 		return
 	}
 	l.reply(out, appendTube(append(l.scratch[:0], listHead...), &n, "", ""))
@@ -80,7 +80,7 @@ const (
 func (s *Session) listTubeStats(now Time, cmd *codec.Command, out *Output) Outcome {
 	li := &listingTubes{after: string(cmd.Tube), most: int(cmd.Bound), found: cmd.Bound == 0}
 	if !li.found {
-		names, _, _ := s.loop.engine.TubeNames()
+		names, _, _ := s.loop.engine.tubeNames()
 		li.all = tubeItems{names, s.permits()}
 	}
 	return li.turn(s, now, out)

@@ -13,7 +13,7 @@ func (s *Session) use(now Time, name []byte, out *Output) {
 	}
 	t := c.Enter(now, name, 1, 0, true)
 	if t == nil {
-		out.Reply(codec.ReplyOutOfMemory)
+		out.reply(codec.ReplyOutOfMemory)
 		return
 	}
 	s.used = t

@@ -24,12 +24,12 @@ func (s *Session) watch(now Time, name []byte, weight uint16, out *Output) {
 	}
 	if limit := s.loop.engine.cfg.Limits.Watched; limit != 0 && len(s.watched) >= limit {
 		s.loop.engine.refusedWatching.Add(1)
-		out.Reply(codec.ReplyOutOfMemory)
+		out.reply(codec.ReplyOutOfMemory)
 		return
 	}
 	t := c.Enter(now, name, 0, 1, true)
 	if t == nil {
-		out.Reply(codec.ReplyOutOfMemory)
+		out.reply(codec.ReplyOutOfMemory)
 		return
 	}
 	s.watched = append(s.watched, subscribe((*claimant)(s), t))
@@ -43,7 +43,7 @@ func (s *Session) ignore(now Time, name []byte, out *Output) {
 	s.loop.budget -= len(s.watched) / watchesPerCost
 	i := slices.IndexFunc(s.watched, func(w subscription) bool { return w.Tube().Name() == string(name) })
 	if i >= 0 && len(s.watched) == 1 {
-		out.Reply(codec.ReplyNotIgnored)
+		out.reply(codec.ReplyNotIgnored)
 		return
 	}
 	if i >= 0 {

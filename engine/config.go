@@ -54,13 +54,6 @@ type Info struct {
 	Uptime func() time.Duration
 }
 
-func (i *Info) uptime(now Time) Time {
-	if i.Uptime == nil {
-		return now
-	}
-	return Time(i.Uptime())
-}
-
 // Limits bound what clients can make the engine hold. Zero means no limit.
 type Limits struct {
 	// Memory is how many bytes jobs may take: records, bodies, and of bodies that

@@ -42,7 +42,7 @@ func newEngine(cfg Config, seed maphash.Seed) *Engine {
 	}
 	e := new(Engine)
 	e.shared.init(cfg, n, seed)
-	e.defaultTube, e.emptyTube = e.DefaultTubes()
+	e.defaultTube, e.emptyTube = e.defaultTubes()
 	return e
 }
 

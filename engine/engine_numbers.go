@@ -8,18 +8,12 @@ import "trellis/binlog/journal"
 // member before are gone then. What that one had under way has to have ended before: no loop has
 // sessions of its numbers. Any goroutine may call it once the engine has loops.
 func (e *Engine) GiveNumbers(member, nonce uint64, n int) (given []uint32, pos journal.Pos, err error) {
-	switch _, may := e.RecordsHolds(); {
-	case !may:
-		return nil, 0, ErrNoHolds
-	case member == 0 || nonce == 0:
-		return nil, 0, ErrNoNumbers
-	}
-	given, ended, pos, err := e.numbers.Give(e.holds, member, nonce, n)
+	given, ended, pos, err := e.shared.GiveNumbers(member, nonce, n)
 	if err != nil {
 		return nil, 0, err
 	}
 	e.endAbsent(ended, pos)
-	if b := e.Barrier(); b != 0 {
+	if b := e.barrierPos(); b != 0 {
 		pos = b // others may have given them to nobody any more
 	}
 	return given, pos, nil
@@ -30,10 +24,7 @@ func (e *Engine) GiveNumbers(member, nonce uint64, n int) (given []uint32, pos j
 // has one of them. There is nothing to be done, and pos is 0, if it was not given or is gone. Any
 // goroutine may call it once the engine has loops.
 func (e *Engine) EndNumber(number uint32) (pos journal.Pos, err error) {
-	if _, may := e.RecordsHolds(); !may {
-		return 0, ErrNoHolds
-	}
-	ended, pos, err := e.numbers.End(e.holds, number)
+	ended, pos, err := e.shared.EndNumber(number)
 	e.endAbsent(ended, pos)
 	return pos, err
 }

@@ -3,7 +3,7 @@ package engine
 // Snapshot sums up what the server counts. Any goroutine may call it. It takes
 // one shard's lock at a time, each for a moment.
 func (e *Engine) Snapshot(now Time) *Snapshot {
-	c := tx{shared: &e.shared}
+	c := e.look()
 	return e.snapshot(&c, now)
 }
 

@@ -117,10 +117,10 @@ func (e *Engine) NewLoop(waker Waker) *Loop {
 	for _, l := range e.loops {
 		l.shards = nil
 	}
-	for i := range e.Count() {
+	for i := range e.count() {
 		l := e.loops[i%len(e.loops)]
 		l.shards = append(l.shards, i)
-		e.AlarmBy(i, l.request)
+		e.alarmBy(i, l.request)
 	}
 	return l
 }

@@ -23,7 +23,7 @@ func (s *Session) Replied(n int, out *Output) {
 }
 
 func (l *Loop) completePos(out *Output) {
-	if out.TakeShowState() {
-		out.DependOn(l.engine.Barrier())
+	if out.takeShowState() {
+		out.dependOn(l.engine.barrierPos())
 	}
 }

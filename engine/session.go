@@ -130,10 +130,10 @@ func (s *Session) executeSpecial(now Time, cmd *codec.Command, out *Output) (out
 		}
 	}
 	if s.flags&onRecord != 0 {
-		out.ExecutesFor(s.reserved)
+		out.executesFor(s.reserved)
 	}
 	outcome = s.execute(now, cmd, out)
-	out.ExecutesForNone()
+	out.executesForNone()
 	if s.flags&isAged != 0 {
 		s.flags &^= isAged
 		if outcome == Wait && s.wait.task == nil {
@@ -151,7 +151,7 @@ func (s *Session) counted(cmd *codec.Command, out *Output) {
 	}
 	s.loop.budget--
 	if !ownOps[cmd.Op] {
-		out.ShowsState()
+		out.showsState()
 	}
 }
 
@@ -159,22 +159,22 @@ func (s *Session) counted(cmd *codec.Command, out *Output) {
 func (s *Session) executed(outcome Outcome, out *Output) {
 	if outcome == Wait {
 		s.flags |= isWaiting
-		out.Waits()
+		out.waits()
 	}
 }
 
 // Resume goes on with a command that was not finished, after Next has returned the
 // session.
 func (s *Session) Resume(now Time, out *Output) Outcome {
-	out.ShowsState()
+	out.showsState()
 	if s.flags&onRecord != 0 {
-		out.ExecutesFor(s.reserved)
+		out.executesFor(s.reserved)
 	}
 	outcome := s.resume(now, out)
-	out.ExecutesForNone()
+	out.executesForNone()
 	s.flags &^= isAged
 	if outcome == Wait {
-		out.Waits()
+		out.waits()
 	} else {
 		s.flags &^= isWaiting
 	}
@@ -214,7 +214,7 @@ func (s *Session) HalfClose(now Time, out *Output) Outcome {
 		return Wait
 	}
 	s.flags &^= isWaiting
-	out.ShowsState()
+	out.showsState()
 	s.loop.tx.DependOnEnds(s.watchedShards, out)
 	s.timedOut(out, timedOut, int(s.wait.batch))
 	return Done

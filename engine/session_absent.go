@@ -18,7 +18,7 @@ func (s *Session) Part(now Time) (done bool) {
 // CloseAbsent ends the absent sessions of a loop's number, whose clients have left: what they hold becomes
 // ready in turns. Any goroutine may call it once the engine has loops.
 func (e *Engine) CloseAbsent(number uint32) {
-	e.endAbsent(e.numbers.Dismiss(number), 0)
+	e.endAbsent(e.dismissNumber(number), 0)
 }
 
 // endAbsent has the loops give back what absent sessions held. Their end is on record up to pos, or is to be
@@ -27,7 +27,7 @@ func (e *Engine) endAbsent(held []*reservationSet, pos journal.Pos) {
 	if len(held) == 0 {
 		return
 	}
-	c := tx{shared: &e.shared}
+	c := e.look()
 	c.Attend(0, e.emptyTube, len(held), 0) // nobody's, as its users are
 	e.loopsMu.Lock()
 	loops := e.loops

@@ -72,7 +72,7 @@ func (s *Session) answer(now Time, cmd *codec.Command, effects []journal.Effect,
 	}
 	reply := lostReplies[cmd.Op].reply
 	s.tellAnswered(cmd, reply)
-	out.Reply(reply)
+	out.reply(reply)
 	return SameAnswer, Done
 }
 

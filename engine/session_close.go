@@ -51,7 +51,7 @@ func (s *Session) finishClose(now Time) (done bool) {
 	l.tx.Attend(now, s.used, -1, 0)
 	s.used, s.wait = nil, nil
 	if s.flags&onRecord != 0 {
-		l.engine.numbers.Leave(s.id, s.reserved)
+		l.engine.leaveSession(s.id, s.reserved)
 		s.reserved = nil
 	}
 	delete(l.listed, s)

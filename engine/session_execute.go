@@ -20,7 +20,7 @@ func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 		return s.putEnd(now, cmd.Terminated, out)
 	case codec.OpPutTooBig:
 	case codec.OpPutTooBigEnd:
-		out.Reply(codec.ReplyJobTooBig)
+		out.reply(codec.ReplyJobTooBig)
 	case codec.OpReserve:
 		return s.reserve(now, MaxTime, out)
 	case codec.OpReserveWithTimeout:
@@ -99,12 +99,12 @@ func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 		codec.OpSetDLQ, codec.OpSetTube, codec.OpDrain, codec.OpUndrain, codec.OpKickConn, codec.OpReload:
 		return s.audited(now, cmd, out)
 	case codec.OpUnknown, codec.OpAuth:
-		out.Reply(codec.ReplyUnknownCommand)
+		out.reply(codec.ReplyUnknownCommand)
 	case codec.OpHTTP:
-		out.Reply(codec.ReplyUnknownCommand)
+		out.reply(codec.ReplyUnknownCommand)
 		return Quit
 	default:
-		out.Reply(codec.ReplyBadFormat)
+		out.reply(codec.ReplyBadFormat)
 	}
 	return Done
 }
@@ -146,6 +146,6 @@ func (s *Session) changed(err error, cmd *codec.Command, out *Output, reply stri
 		again.Tube, again.Body = nil, nil
 		return s.awaitRoom(&again)
 	}
-	out.Answer(err, reply)
+	out.answer(err, reply)
 	return Done
 }

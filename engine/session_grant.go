@@ -44,7 +44,7 @@ func (s *Session) refuseToken(name []byte, out *Output) bool {
 	if len(name) != len(begin)+random || string(name[:len(begin)]) != begin {
 		return false
 	}
-	out.Reply(codec.ReplyBadFormat)
+	out.reply(codec.ReplyBadFormat)
 	if c := s.loop.peers; c != nil {
 		c.TokenSent(s)
 	}
@@ -141,7 +141,7 @@ func (l *Loop) OpenGranted(s *Session, g *Grant, now Time) bool {
 // openGranted is OpenGranted. A client that goes on had its connection before, and keeps it: meanwhile others may have
 // come, or the account may have got fewer.
 func (l *Loop) openGranted(s *Session, g *Grant, goesOn bool, now Time) error {
-	account := l.engine.Account(g.of)
+	account := l.engine.accountNamed(g.of)
 	if !account.Connect(goesOn) {
 		return ErrConnections
 	}
@@ -179,7 +179,7 @@ func (s *Session) Rate() *Rate {
 }
 
 // RateOf is what bounds the commands of a grant's clients, nil where there is no bound.
-func (l *Loop) RateOf(g *Grant) *Rate { return l.engine.Account(g.of).Rate() }
+func (l *Loop) RateOf(g *Grant) *Rate { return l.engine.accountNamed(g.of).Rate() }
 
 // restrict looks at a command of a restricted session before it is executed. If it is not
 // to be, it answers it.
@@ -189,8 +189,8 @@ func (s *Session) restrict(now Time, cmd *codec.Command, out *Output) (outcome O
 	}
 	if tube := s.hidden(now, cmd); tube != "" {
 		s.tellDenied(cmd, tube, codec.ReplyNotFound)
-		s.loop.engine.NotFound(out)
-		out.Reply(codec.ReplyNotFound)
+		s.loop.engine.notFound(out)
+		out.reply(codec.ReplyNotFound)
 		return Done, true
 	}
 	return Done, false
@@ -266,7 +266,7 @@ func (s *Session) deny(cmd *codec.Command, out *Output) Outcome {
 		s.incoming = nil
 	}
 	s.tellDenied(cmd, "", codec.ReplyUnknownCommand)
-	out.Reply(codec.ReplyUnknownCommand)
+	out.reply(codec.ReplyUnknownCommand)
 	if cmd.Op == codec.OpUse || cmd.Op == codec.OpWatch {
 		return Quit
 	}

@@ -7,12 +7,8 @@ import (
 	"trellis/binlog/journal"
 )
 
-var (
-	// ErrConnections: the client's account has as many connections as it may have.
-	ErrConnections = errors.New("the account has as many connections as it may have")
-	// ErrNoHolds: the journal is read by servers that do not know of reservations.
-	ErrNoHolds = errors.New("reservations cannot be on record yet")
-)
+// ErrConnections: the client's account has as many connections as it may have.
+var ErrConnections = errors.New("the account has as many connections as it may have")
 
 // OpenAs starts a session of a client that is another member's, as [Loop.Open] does, or
 // [Loop.OpenGranted] if g is not nil. Its id is one that no session has had before: [journal.NumberOf]
@@ -26,18 +22,18 @@ func (l *Loop) OpenAs(s *Session, id uint64, g *Grant, now Time) error {
 // openAs is OpenAs, also for a session that was absent if it goes on again.
 func (l *Loop) openAs(s *Session, id uint64, g *Grant, again bool, now Time) (err error) {
 	var held *reservationSet
-	records, may := l.engine.RecordsHolds()
+	records, may := l.engine.recordsHolds()
 	if records {
 		if !may {
 			return ErrNoHolds
 		}
-		if held, err = l.engine.numbers.Enter(id, again); err != nil {
+		if held, err = l.engine.enterSession(id, again); err != nil {
 			return err
 		}
 	}
 	if err := l.openUnder(s, id, g, again, now); err != nil {
 		if records {
-			l.engine.numbers.Leave(id, held)
+			l.engine.leaveSession(id, held)
 		}
 		return err
 	}
@@ -88,7 +84,7 @@ func (s *Session) Record(room *atomic.Int64, now Time) bool {
 	if s.flags&onRecord != 0 {
 		return true
 	}
-	if _, may := e.RecordsHolds(); !may || journal.NumberOf(s.id) == 0 && s.loop.number == 0 {
+	if _, may := e.recordsHolds(); !may || journal.NumberOf(s.id) == 0 && s.loop.number == 0 {
 		return false
 	}
 	if journal.NumberOf(s.id) == 0 {

@@ -161,10 +161,10 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 func (s *Session) timedOut(out *Output, v verdict, batch int) {
 	switch {
 	case v == deadlineSoon:
-		out.Reply(codec.ReplyDeadlineSoon)
+		out.reply(codec.ReplyDeadlineSoon)
 	case batch > 0:
 		out.Buf = codec.AppendCount(out.Buf, "RESERVED_BATCH", 0)
 	default:
-		out.Reply(codec.ReplyTimedOut)
+		out.reply(codec.ReplyTimedOut)
 	}
 }

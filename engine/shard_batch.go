@@ -55,12 +55,12 @@ type choice interface {
 
 // take reserves jobs of the watched tubes, whose shards are locked, as that many reserves would.
 func (b *batch) take(c *tx, q *request) error {
-	c.spend(len(q.watched) / watchesPerCost)
+	c.spend(len(q.Watched) / watchesPerCost)
 	var tubes choice
-	if q.weights != nil {
-		tubes = q.weights.choice(q.watched)
+	if q.Weights != nil {
+		tubes = q.Weights.choice(q.Watched)
 	} else {
-		tubes = mostUrgent(q.watched)
+		tubes = mostUrgent(q.Watched)
 	}
 	for len(b.jobs) < b.most {
 		t := tubes.next()
@@ -90,7 +90,7 @@ func (b *batch) take(c *tx, q *request) error {
 // ReserveBatch reserves up to b.most jobs for the client of q, as that many reserves in one moment would. If
 // there is none, it does what Reserve does then.
 func (c *tx) ReserveBatch(now Time, q *request, b *batch, out *Output) (verdict, error) {
-	set := q.shards | (*q.reserved).set()
+	set := q.Shards | (*q.Reserved).set()
 	c.lockAll(set, now)
 	v, err := gotJob, b.take(c, q)
 	switch {
@@ -110,15 +110,15 @@ func (c *tx) HandedBatch(now Time, q *request, b *batch, id uint64, pos journal.
 	if sh == nil {
 		return false
 	}
-	has, size := sh.reservedBy(*q.reserved, j), int(j.size)
+	has, size := sh.reservedBy(*q.Reserved, j), int(j.size)
 	sh.unlock(c)
 	if !has {
 		return false
 	}
 	b.jobs, b.bytes, b.pos = []batchJob{{sh, id}}, size, pos
-	c.lockAll(q.shards, now)
+	c.lockAll(q.Shards, now)
 	_ = b.take(c, q) // without memory there are fewer
-	c.unlockAll(q.shards)
+	c.unlockAll(q.Shards)
 	return true
 }
 
@@ -200,7 +200,7 @@ func (b *batch) pinLarge(c *tx, now Time, of *reservationSet, informed bool) {
 }
 
 func (b *batch) reply(out *Output) {
-	out.DependOn(b.pos)
+	out.dependOn(b.pos)
 	out.Buf = codec.AppendCount(out.Buf, "RESERVED_BATCH", uint64(b.small+len(b.large)))
 	sent := 0
 	for _, x := range b.large {

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"trellis/binlog/journal"
+	"trellis/codec"
 )
 
 // A bulk is an operation on many jobs of a tube, whoever has reserved them. It takes the
@@ -76,12 +77,12 @@ func (b *bulk) beginKick(t *tube, bound uint32) {
 }
 
 // MoveJobs makes b, which is zero, a move of the first jobs of a tube in one state to another tube.
-func (c *tx) MoveJobs(now Time, b *bulk, name []byte, of state, bound uint32, to []byte, out *Output) error {
+func (c *tx) MoveJobs(now Time, b *bulk, name []byte, of codec.State, bound uint32, to []byte, out *Output) error {
 	sh, t := c.lockTube(now, name, out)
 	if t == nil {
 		return errNotFound
 	}
-	b.begin(t, move, of, bound)
+	b.begin(t, move, stateOf(of), bound)
 	b.to, b.target = c.shared.shardFor(to), string(to)
 	b.locks |= b.to.self
 	if b.tube == b.target {
@@ -131,9 +132,9 @@ func (b *bulk) Turn(c *tx, now Time, out *Output) (more bool, err error) {
 			return true, nil
 		}
 	}
-	out.DependOn(b.pos)
+	out.dependOn(b.pos)
 	if b.done == 0 {
-		out.DependOn(b.shard.dependsOnEnds())
+		out.dependOn(b.shard.dependsOnEnds())
 	}
 	return false, nil
 }

@@ -46,11 +46,12 @@ func (c *tx) Flush(now Time, b *bulk, name []byte, out *Output) error {
 }
 
 // DeleteJobs makes b, which is zero, a deletion of the first jobs of a tube in one state.
-func (c *tx) DeleteJobs(now Time, b *bulk, name []byte, of state, bound uint32, out *Output) error {
+func (c *tx) DeleteJobs(now Time, b *bulk, name []byte, in codec.State, bound uint32, out *Output) error {
 	sh, t := c.lockTube(now, name, out)
 	if t == nil {
 		return errNotFound
 	}
+	of := stateOf(in)
 	b.beginDeletion(sh, t.name, remove, int(min(int64(bound), int64(t.count(of)))))
 	switch b.rest.of = of; {
 	case of != reserved:

@@ -246,10 +246,10 @@ func (gs *groups) waiting(g *jobGroup) int {
 // A groupCount is what is told of a group.
 type groupCount struct{ Members, Buried, Held int }
 
-// Group returns the counts of the group of that name, which are 0 if there is none.
-func (e *shared) Group(name string, out *Output) groupCount {
+// groupNamed returns the counts of the group of that name, which are 0 if there is none.
+func (e *shared) groupNamed(name string, out *Output) groupCount {
 	n := e.groups.look(name)
-	e.NotFound(out) // members and held jobs have come and gone in any shard
+	e.notFound(out) // members and held jobs have come and gone in any shard
 	return n
 }
 

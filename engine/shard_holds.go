@@ -28,12 +28,12 @@ type Holds interface {
 	DeleteFor(id uint64, former journal.Former, by journal.Origin) (journal.Pos, error)
 }
 
-// RecordsAll tells whether all who read the journal can read whatever this program writes. Where it
+// recordsAll tells whether all who read the journal can read whatever this program writes. Where it
 // does not, only records of reservations are asked for, after RecordsHolds.
-func (e *shared) RecordsAll() bool { return e.holds == nil || e.holds.RecordsAll() }
+func (e *shared) recordsAll() bool { return e.holds == nil || e.holds.RecordsAll() }
 
-// RecordsHolds tells whether reservations are to be on record, and whether all who read the journal can read that.
-func (e *shared) RecordsHolds() (records, may bool) {
+// recordsHolds tells whether reservations are to be on record, and whether all who read the journal can read that.
+func (e *shared) recordsHolds() (records, may bool) {
 	return e.holds != nil, e.holds != nil && e.holds.RecordsHolds()
 }
 
@@ -108,7 +108,7 @@ func (c *tx) recordAll(hs *reservationSet, session uint64, room *atomic.Int64) b
 		room.Add(size)
 		return false
 	}
-	if _, err := c.shared.numbers.Enter(session, false); err != nil {
+	if _, err := c.shared.enterSession(session, false); err != nil {
 		return false
 	}
 	hs.holder = &holder{id: session, told: true} // no command has made these records

@@ -28,6 +28,11 @@ func (s state) String() string {
 	return [numStates]string{unqueued: "unqueued", ready: "ready", reserved: "reserved", buried: "buried", delayed: "delayed", held: "delayed", tombstone: "tombstone"}[s]
 }
 
+// stateOf is the state that a command names.
+func stateOf(in codec.State) state {
+	return [...]state{codec.Ready: ready, codec.Reserved: reserved, codec.Delayed: delayed, codec.Buried: buried}[in]
+}
+
 // shown is the state that clients are told: to them a held job is a delayed one.
 func (s state) shown() state {
 	if s == held {

@@ -1,5 +1,7 @@
 package engine
 
+import "trellis/codec"
+
 // What clients do with one job, by its id. Each operation finds the job, does all that belongs to it, and
 // returns errNotFound if there is no such job, or why the change could not be recorded. Then nothing has
 // changed.
@@ -77,7 +79,7 @@ func (c *tx) MoveJob(now Time, id uint64, by *reservationSet, tube string, out *
 		return errNotFound
 	}
 	if j.state == reserved && !from.reservedBy(by, j) || j.state == tombstone {
-		out.DependOn(from.dependsOnEnds())
+		out.dependOn(from.dependsOnEnds())
 		c.unlockAll(locked)
 		return errNotFound
 	}
@@ -99,19 +101,25 @@ func (c *tx) Peek(now Time, id uint64, out *Output) error {
 }
 
 // PeekFirst is Peek for the first of a tube's jobs in a state, which is not reserved.
-func (c *tx) PeekFirst(now Time, t *tube, of state, out *Output) error {
+func (c *tx) PeekFirst(now Time, t *tube, of codec.State, out *Output) error {
 	sh := t.shard
 	sh.lock(c, now)
-	return c.peekFirst(sh, t, of, out)
+	return c.peekFirst(sh, t, stateOf(of), out)
 }
 
-// PeekTube is PeekFirst for the tube of that name.
-func (c *tx) PeekTube(now Time, name []byte, of state, out *Output) error {
+// PeekTube is PeekFirst for the tube of that name. Of reserved jobs, rest has to find the one with the smallest
+// id; otherwise it is nil.
+func (c *tx) PeekTube(now Time, name []byte, of codec.State, out *Output) (rest *reservedPeek, err error) {
 	sh, t := c.lockTube(now, name, out)
-	if t == nil {
-		return errNotFound
+	switch {
+	case t == nil:
+		return nil, errNotFound
+	case of != codec.Reserved:
+		return nil, c.peekFirst(sh, t, stateOf(of), out)
 	}
-	return c.peekFirst(sh, t, of, out)
+	rest = &reservedPeek{newSurvey(sh, t.name, reserved, peekCandidates), peekAgain}
+	sh.unlock(c)
+	return rest, nil
 }
 
 func (c *tx) peekFirst(sh *shard, t *tube, of state, out *Output) error {
@@ -141,7 +149,7 @@ func (c *tx) Job(now Time, id uint64, out *Output) (x jobSnapshot, err error) {
 		return x, errNotFound
 	}
 	defer sh.unlock(c)
-	out.DependOn(sh.dependsOn(sh.now))
+	out.dependOn(sh.dependsOn(sh.now))
 	var n counters
 	if j.counters != 0 {
 		n = *sh.counters.At(j.counters)

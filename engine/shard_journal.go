@@ -225,9 +225,9 @@ type Barrier interface {
 	Barrier() journal.Pos
 }
 
-// Barrier returns a position in the journal that is committed only if this server was not replaced before. It is 0
+// barrierPos returns a position in the journal that is committed only if this server was not replaced before. It is 0
 // if there is no such journal.
-func (e *shared) Barrier() journal.Pos {
+func (e *shared) barrierPos() journal.Pos {
 	if e.barrier == nil {
 		return 0
 	}

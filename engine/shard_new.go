@@ -49,9 +49,9 @@ func newShard(e *shared, number int) *shard {
 	return sh
 }
 
-// DefaultTubes returns the tube that always exists, and another one of its name and shard, which is in no list and
+// defaultTubes returns the tube that always exists, and another one of its name and shard, which is in no list and
 // always empty: it takes the place of the first one for those who may not have that.
-func (e *shared) DefaultTubes() (always, empty *tube) {
+func (e *shared) defaultTubes() (always, empty *tube) {
 	sh := e.shardFor([]byte(defaultTube))
 	return sh.byName[defaultTube], &tube{name: defaultTube, shard: sh}
 }

@@ -102,12 +102,16 @@ var (
 	ErrNumberGone = errors.New("the number of the loop is gone")
 	// ErrSessionsLeft: numbers would be gone while there are sessions of them.
 	ErrSessionsLeft = errors.New("sessions of the member's process before have not ended")
+	// ErrNoHolds: the journal is read by servers that do not know of reservations.
+	ErrNoHolds = errors.New("reservations cannot be on record yet")
 	// ErrNoNumbers: there are no more numbers to be given, or not to such a process.
 	ErrNoNumbers = errors.New("there are no numbers for the loops")
 )
 
-// Enter notes that a session begins, or that an absent one goes on, which returns what that holds.
-func (g *numbers) Enter(session uint64, again bool) (*reservationSet, error) {
+// enterSession notes that a session on record begins, or that an absent one goes on, and returns what that has
+// reserved.
+func (e *shared) enterSession(session uint64, again bool) (*reservationSet, error) {
+	g := &e.numbers
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.isGone(journal.NumberOf(session)) {
@@ -133,8 +137,10 @@ func (g *numbers) come(session uint64) {
 	g.present[journal.NumberOf(session)]++
 }
 
-// Leave notes that no loop has a session any more: it has ended, or is absent and holds that.
-func (g *numbers) Leave(session uint64, held *reservationSet) {
+// leaveSession notes that no loop has a session on record any more: it has ended, or is absent and has reserved
+// that.
+func (e *shared) leaveSession(session uint64, held *reservationSet) {
+	g := &e.numbers
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if held != nil {
@@ -158,8 +164,9 @@ func (g *numbers) anyPresent(among func(number uint32) bool) bool {
 	return false
 }
 
-// Dismiss takes what the absent sessions of a number have reserved, to be given back.
-func (g *numbers) Dismiss(number uint32) []*reservationSet {
+// dismissNumber takes what the absent sessions of a number have reserved, to be given back.
+func (e *shared) dismissNumber(number uint32) []*reservationSet {
+	g := &e.numbers
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.dismiss(func(n uint32) bool { return n == number })
@@ -178,9 +185,16 @@ func (g *numbers) dismiss(of func(number uint32) bool) (held []*reservationSet) 
 	return held
 }
 
-// Give returns n numbers of a process of a member, of which it records those that are new up to pos. What absent
+// GiveNumbers returns n numbers of a process of a member, of which it records those that are new up to pos. What absent
 // sessions have reserved of its former process, whose numbers are gone then, is to be given back.
-func (g *numbers) Give(log Holds, member, nonce uint64, n int) (given []uint32, ended []*reservationSet, pos journal.Pos, err error) {
+func (e *shared) GiveNumbers(member, nonce uint64, n int) (given []uint32, ended []*reservationSet, pos journal.Pos, err error) {
+	switch _, may := e.recordsHolds(); {
+	case !may:
+		return nil, nil, 0, ErrNoHolds
+	case member == 0 || nonce == 0:
+		return nil, nil, 0, ErrNoNumbers
+	}
+	g := &e.numbers
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	given = g.of(member, nonce)
@@ -199,7 +213,7 @@ func (g *numbers) Give(log Holds, member, nonce uint64, n int) (given []uint32, 
 	if g.anyPresent(before) {
 		return nil, nil, 0, ErrSessionsLeft
 	}
-	if pos, err = log.Numbers(&x); err != nil {
+	if pos, err = e.holds.Numbers(&x); err != nil {
 		return nil, nil, 0, err
 	}
 	ended = g.dismiss(before)
@@ -207,8 +221,12 @@ func (g *numbers) Give(log Holds, member, nonce uint64, n int) (given []uint32, 
 	return g.of(member, nonce), ended, pos, nil
 }
 
-// End records that a number is gone, up to pos. What its absent sessions have reserved is to be given back.
-func (g *numbers) End(log Holds, number uint32) (ended []*reservationSet, pos journal.Pos, err error) {
+// EndNumber records that a number is gone, up to pos. What its absent sessions have reserved is to be given back.
+func (e *shared) EndNumber(number uint32) (ended []*reservationSet, pos journal.Pos, err error) {
+	if _, may := e.recordsHolds(); !may {
+		return nil, 0, ErrNoHolds
+	}
+	g := &e.numbers
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	x := journal.Numbers{First: number, Count: 1}
@@ -218,7 +236,7 @@ func (g *numbers) End(log Holds, number uint32) (ended []*reservationSet, pos jo
 	case g.anyPresent(x.Has):
 		return nil, 0, ErrSessionsLeft
 	}
-	if pos, err = log.Numbers(&x); err != nil {
+	if pos, err = e.holds.Numbers(&x); err != nil {
 		return nil, 0, err
 	}
 	ended = g.dismiss(x.Has)

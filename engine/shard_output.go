@@ -25,11 +25,11 @@ type Output struct {
 	Bodies []Body
 }
 
-// Reply appends a reply.
-func (o *Output) Reply(r string) { o.Buf = append(o.Buf, r...) }
+// reply appends a reply.
+func (o *Output) reply(r string) { o.Buf = append(o.Buf, r...) }
 
-// Size is the number of bytes in the replies.
-func (o *Output) Size() int {
+// size is the number of bytes in the replies.
+func (o *Output) size() int {
 	n := len(o.Buf)
 	for i := range o.Bodies {
 		n += len(o.Bodies[i].Bytes)
@@ -37,35 +37,35 @@ func (o *Output) Size() int {
 	return n
 }
 
-// DependOn keeps the replies from being sent before the journal is committed up to pos.
-func (o *Output) DependOn(pos journal.Pos) { o.Pos = max(o.Pos, pos) }
+// dependOn keeps the replies from being sent before the journal is committed up to pos.
+func (o *Output) dependOn(pos journal.Pos) { o.Pos = max(o.Pos, pos) }
 
-// Answer appends the reply to a command that an operation has carried out, or what the error of that
+// answer appends the reply to a command that an operation has carried out, or what the error of that
 // comes to.
-func (o *Output) Answer(err error, reply string) {
+func (o *Output) answer(err error, reply string) {
 	switch {
 	case err == nil:
-		o.Reply(reply)
+		o.reply(reply)
 	case errors.Is(err, errNotFound):
-		o.Reply(codec.ReplyNotFound)
+		o.reply(codec.ReplyNotFound)
 	case errors.Is(err, journal.ErrFailed) || errors.Is(err, journal.ErrClosed):
-		o.ShowsState()
-		o.Reply(codec.ReplyInternalError)
+		o.showsState()
+		o.reply(codec.ReplyInternalError)
 	default:
-		o.Reply(codec.ReplyOutOfMemory)
+		o.reply(codec.ReplyOutOfMemory)
 	}
 }
 
-// ExecutesFor says for which session, the one that has these reservations, a command is executed from now
+// executesFor says for which session, the one that has these reservations, a command is executed from now
 // on: records name it if it is on record.
-func (o *Output) ExecutesFor(hs *reservationSet) {
+func (o *Output) executesFor(hs *reservationSet) {
 	if o.by = nil; hs != nil {
 		o.by = hs.holder
 	}
 }
 
-// ExecutesForNone says that no command is executed for a session on record any more.
-func (o *Output) ExecutesForNone() { o.by = nil }
+// executesForNone says that no command is executed for a session on record any more.
+func (o *Output) executesForNone() { o.by = nil }
 
 // pinnedSize is the size in bytes from which on a body is sent from where it lies:
 // below it, copying costs less than a second piece of a write.
@@ -111,7 +111,7 @@ type pin struct {
 
 // appendFound appends a job, as clients are shown it.
 func (o *Output) appendFound(sh *shard, j *job) {
-	o.DependOn(sh.dependsOn(sh.now))
+	o.dependOn(sh.dependsOn(sh.now))
 	o.Buf = codec.AppendFoundLine(o.Buf, j.ID, int(j.size))
 	o.appendBody(sh, j)
 }
@@ -175,22 +175,22 @@ func (sh *shard) freeBody(body ref, size uint32) {
 	sh.bodies.Free(body, size)
 }
 
-// ShowsState notes that the replies may tell of a state that all clients share. It comes
+// showsState notes that the replies may tell of a state that all clients share. It comes
 // before the command is executed, because a record that the command makes then proves
 // that state.
-func (o *Output) ShowsState() { o.showState = true }
+func (o *Output) showsState() { o.showState = true }
 
-// Waits is for a command that waits. What it has noted is not for the replies of others, if it has
+// waits is for a command that waits. What it has noted is not for the replies of others, if it has
 // told nothing so far.
-func (o *Output) Waits() {
+func (o *Output) waits() {
 	if len(o.Buf) == 0 {
 		o.showState = false
 	}
 }
 
-// TakeShowState tells whether the replies may tell of a state that no record of the command's own proves, and
+// takeShowState tells whether the replies may tell of a state that no record of the command's own proves, and
 // forgets it.
-func (o *Output) TakeShowState() bool {
+func (o *Output) takeShowState() bool {
 	shows := o.showState
 	o.showState = false
 	return shows
@@ -208,7 +208,7 @@ func (o *Output) Discard() {
 // recorded notes a record of a command's own. It stands behind everything that the replies
 // tell of, so that its commit is proof of that too.
 func (o *Output) recorded(pos journal.Pos) {
-	o.DependOn(pos)
+	o.dependOn(pos)
 	o.showState = false
 	if o.by != nil {
 		o.by.told = true

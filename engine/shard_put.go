@@ -131,7 +131,7 @@ var errNoMemory = errors.New("there is no room for a job")
 // the put are the loop's then.
 func (c *tx) setExpiry(t *tube, in *incoming) {
 	p := t.policy
-	if p == nil || p.Expire == 0 || in.timed || !c.shared.RecordsAll() {
+	if p == nil || p.Expire == 0 || in.timed || !c.shared.recordsAll() {
 		return
 	}
 	before, keys := keysFootprint(in.keys), &c.keys
@@ -150,7 +150,7 @@ func (c *tx) admit(t *tube, size uint32, keys *journal.Keys) (account *tally, ok
 	if keys == nil && account == nil {
 		return nil, c.charge(size, nil)
 	}
-	if keys != nil && keys.Terms != nil && !c.shared.RecordsAll() {
+	if keys != nil && keys.Terms != nil && !c.shared.recordsAll() {
 		return nil, false
 	}
 	if account != nil && !account.admit(jobFootprint(size, keys)) {

@@ -62,8 +62,8 @@ func (c *tx) findDuplicate(t *tube, in *incoming, out *Output) error {
 		sh.loseKey(k)
 		return nil
 	}
-	out.ShowsState()
-	out.DependOn(sh.dependsOn(sh.now))
+	out.showsState()
+	out.dependOn(sh.dependsOn(sh.now))
 	if j.state != tombstone && in.pri < j.pri {
 		if err := sh.raise(r, j, in.pri, out); err != nil {
 			return err

@@ -91,8 +91,8 @@ func (g *registry) clear() {
 	g.pages, g.count, g.bytes = nil, 0, 0
 }
 
-// TubeNames returns the names of the tubes as they are now, their number, and the bytes of all of them.
-func (e *shared) TubeNames() (names tubeNames, count, bytes int) {
+// tubeNames returns the names of the tubes as they are now, their number, and the bytes of all of them.
+func (e *shared) tubeNames() (names tubeNames, count, bytes int) {
 	pages, count, bytes := e.registry.snapshot()
 	return tubeNames{pages: pages, left: count}, count, bytes
 }

@@ -53,7 +53,7 @@ func (c *tx) releaseDead(now Time, id uint64, by *reservationSet, pri, delay uin
 			return errNotFound
 		}
 		if !sh.reservedBy(by, j) {
-			out.DependOn(sh.dependsOnEnds())
+			out.dependOn(sh.dependsOnEnds())
 			c.unlockAll(locked)
 			return errNotFound
 		}

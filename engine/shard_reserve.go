@@ -8,18 +8,18 @@ import (
 
 // A request is what a client asks for that reserves.
 type request struct {
-	waiter   waiter
-	watched  []subscription
-	shards   shardSet         // of the watched tubes
-	weights  *weights         // by which tubes are chosen; nil if by priority
-	reserved **reservationSet // of the client; made with its first reservation
-	until    Time             // when the wait for a job is to end; there is none before it begins if that has come
-	informed bool             // the client is told more of each job
-	aged     bool             // it stands before those in the queues who began to wait later
+	Waiter   waiter
+	Watched  []subscription
+	Shards   shardSet         // of the watched tubes
+	Weights  *weights         // by which tubes are chosen; nil if by priority
+	Reserved **reservationSet // of the client; made with its first reservation
+	Until    Time             // when the wait for a job is to end; there is none before it begins if that has come
+	Informed bool             // the client is told more of each job
+	Aged     bool             // it stands before those in the queues who began to wait later
 }
 
 // set returns the client's reservations, which it makes if need be.
-func (q *request) set() *reservationSet { return made(q.reserved) }
+func (q *request) set() *reservationSet { return made(q.Reserved) }
 
 // made returns a client's reservations, which it makes if need be.
 func made(hs **reservationSet) *reservationSet {
@@ -42,10 +42,10 @@ const (
 // Reserve reserves the first ready job of the watched tubes, or that of the tube which the weights choose, and
 // appends the reply; or has the client wait for one.
 func (c *tx) Reserve(now Time, q *request, out *Output) (verdict, error) {
-	c.spend(len(q.watched) / watchesPerCost)
+	c.spend(len(q.Watched) / watchesPerCost)
 	// The shards in which it has reserved jobs matter only for the safety
 	// margin, but they must be looked at in the same moment.
-	set := q.shards | (*q.reserved).set()
+	set := q.Shards | (*q.Reserved).set()
 	c.lockAll(set, now)
 	v, err := c.reserveFirst(now, q, out)
 	c.unlockAll(set)
@@ -57,13 +57,13 @@ func (c *tx) reserveFirst(now Time, q *request, out *Output) (verdict, error) {
 	var first *job
 	var r ref
 	var from *tube
-	if q.weights != nil {
-		if from, r = q.weights.pick(q.watched); from != nil {
+	if q.Weights != nil {
+		if from, r = q.Weights.pick(q.Watched); from != nil {
 			first = from.shard.job(r)
 		}
 	} else {
-		for i := range q.watched {
-			t := q.watched[i].tube
+		for i := range q.Watched {
+			t := q.Watched[i].tube
 			tr := t.candidate()
 			if tr == 0 {
 				continue
@@ -82,31 +82,31 @@ func (c *tx) reserveFirst(now Time, q *request, out *Output) (verdict, error) {
 	if err != nil {
 		return gotJob, err
 	}
-	out.DependOn(max(pos, held))
-	out.appendReserved(sh, first, q.informed)
+	out.dependOn(max(pos, held))
+	out.appendReserved(sh, first, q.Informed)
 	return gotJob, nil
 }
 
 // waitOr has the client wait for a job, unless there is a reason not to. All locks are held.
 func (c *tx) waitOr(now Time, q *request, out *Output) verdict {
 	soon := MaxTime
-	for h := (*q.reserved).list(); h != nil; h = h.next {
+	for h := (*q.Reserved).list(); h != nil; h = h.next {
 		soon = min(soon, h.marginBegins())
 	}
 	switch {
 	case soon <= now:
-		c.DependOnEnds(q.shards, out)
+		c.DependOnEnds(q.Shards, out)
 		return deadlineSoon
-	case q.until <= now:
-		c.DependOnEnds(q.shards, out)
+	case q.Until <= now:
+		c.DependOnEnds(q.Shards, out)
 		return timedOut
 	}
-	q.waiter.Wait(q.until, soon, now)
-	for i := range q.watched {
-		if q.aged {
-			q.watched[i].enqueueAged()
+	q.Waiter.Wait(q.Until, soon, now)
+	for i := range q.Watched {
+		if q.Aged {
+			q.Watched[i].enqueueAged()
 		} else {
-			q.watched[i].enqueue()
+			q.Watched[i].enqueue()
 		}
 	}
 	return mustWait
@@ -121,7 +121,7 @@ func (c *tx) Handed(now Time, id uint64, of *reservationSet, pos journal.Pos, in
 	}
 	has := sh.reservedBy(of, j)
 	if has {
-		out.DependOn(pos)
+		out.dependOn(pos)
 		out.appendReserved(sh, j, informed)
 	}
 	sh.unlock(c)
@@ -152,7 +152,7 @@ func (c *tx) ReserveJob(now Time, id uint64, hs **reservationSet, informed bool,
 	}
 	held, err := sh.reserve(made(hs), r, j)
 	if err == nil {
-		out.DependOn(max(pos, held))
+		out.dependOn(max(pos, held))
 		out.appendReserved(sh, j, informed)
 	}
 	sh.unlock(c)

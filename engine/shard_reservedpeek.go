@@ -12,17 +12,6 @@ const (
 	peekAgain      = 3
 )
 
-// PeekReserved begins one for the tube of that name.
-func (c *tx) PeekReserved(now Time, name []byte, out *Output) (*reservedPeek, error) {
-	sh, t := c.lockTube(now, name, out)
-	if t == nil {
-		return nil, errNotFound
-	}
-	p := &reservedPeek{newSurvey(sh, t.name, reserved, peekCandidates), peekAgain}
-	sh.unlock(c)
-	return p, nil
-}
-
 // Turn does as much as the round's budget allows, and returns true if there is more to do. At the end it
 // appends the job, or returns errNotFound.
 func (p *reservedPeek) Turn(c *tx, now Time, out *Output) (more bool, err error) {
@@ -44,6 +33,6 @@ func (p *reservedPeek) Turn(c *tx, now Time, out *Output) (more bool, err error)
 		return true, nil
 	}
 	// Reservations here are so short that the first ones are over before all are known.
-	out.DependOn(sh.dependsOnEnds())
+	out.dependOn(sh.dependsOnEnds())
 	return false, errNotFound
 }

@@ -152,7 +152,7 @@ func (sh *shard) set(x *journal.Setting, out *Output) error {
 	e := sh.shared
 	was := sh.setting(x.Tube)
 	if was.Policy == x.Policy {
-		out.DependOn(e.settings.recorded())
+		out.dependOn(e.settings.recorded())
 		return nil
 	}
 	fresh := was.IsDefault()
@@ -200,8 +200,8 @@ func (c *tx) SettingOf(now Time, tube []byte) (list settingList, pos journal.Pos
 	return list, c.shared.settings.recorded()
 }
 
-// AllSettings returns all settings by the names of their tubes, and what they depend on.
-func (e *shared) AllSettings() (settingList, journal.Pos) { return e.settings.snapshot() }
+// allSettings returns all settings by the names of their tubes, and what they depend on.
+func (e *shared) allSettings() (settingList, journal.Pos) { return e.settings.snapshot() }
 
 // setting is that of a tube, the defaults if it has none.
 func (sh *shard) setting(tube string) journal.Setting {

@@ -118,7 +118,7 @@ func (c *tx) Tube(now Time, name []byte, out *Output) (n TubeSnapshot, err error
 	if t == nil {
 		return n, errNotFound
 	}
-	out.DependOn(sh.dependsOn(sh.now))
+	out.dependOn(sh.dependsOn(sh.now))
 	n = t.snapshot()
 	n.PauseLeft = time.Duration(max(0, t.pausedUntil-now))
 	sh.unlock(c)

@@ -37,7 +37,7 @@ func (ts *touches) Turn(c *tx, now Time, out *Output) (more bool) {
 			return true
 		}
 	}
-	out.DependOn(ts.changes.Pos)
+	out.dependOn(ts.changes.Pos)
 	return false
 }
 

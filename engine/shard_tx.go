@@ -41,6 +41,9 @@ type purse struct {
 // the answer depends on is noted in the operation's Output.
 var errNotFound = errors.New("there is no such job or tube")
 
+// look returns the tx of a goroutine that only looks.
+func (e *shared) look() tx { return tx{shared: e} }
+
 // Begin makes c, which is zero, the tx of a loop whose operations take their cost off the budget.
 func (c *tx) Begin(e *shared, budget *int) {
 	c.shared, c.budget, c.purse = e, budget, new(purse)
@@ -110,7 +113,7 @@ func (c *tx) lockTube(now Time, name []byte, out *Output) (sh *shard, t *tube) {
 	sh = c.shared.shardFor(name)
 	sh.lock(c, now)
 	if t = sh.byName[string(name)]; t == nil {
-		out.DependOn(sh.dependsOnEnds())
+		out.dependOn(sh.dependsOnEnds())
 		sh.unlock(c)
 	}
 	return sh, t
@@ -120,7 +123,7 @@ func (c *tx) lockTube(now Time, name []byte, out *Output) (sh *shard, t *tube) {
 // out depends on the last ends in all shards.
 func (c *tx) lockJob(now Time, id uint64, out *Output) (sh *shard, r ref, j *job) {
 	if sh, r, j = c.shared.lockJob(c, id, now); sh == nil {
-		c.shared.NotFound(out)
+		c.shared.notFound(out)
 	}
 	return sh, r, j
 }
@@ -137,7 +140,7 @@ func (c *tx) lockReserved(now Time, id uint64, by *reservationSet, out *Output) 
 // refuse releases the lock of the shard of a job to which the operation may not be done.
 func (c *tx) refuse(sh *shard, out *Output) error {
 	sh.unlock(c)
-	out.DependOn(sh.dependsOnEnds())
+	out.dependOn(sh.dependsOnEnds())
 	return errNotFound
 }
 
@@ -147,7 +150,7 @@ func (c *tx) lockJobWith(set shardSet, now Time, id uint64, out *Output) (sh *sh
 	for {
 		p := c.shared.ids.Get(id)
 		if p == 0 {
-			c.shared.NotFound(out)
+			c.shared.notFound(out)
 			return nil, 0, nil, 0
 		}
 		sh = c.shared.shards[p.Shard()]
@@ -160,13 +163,13 @@ func (c *tx) lockJobWith(set shardSet, now Time, id uint64, out *Output) (sh *sh
 	}
 }
 
-// NotFound notes in out what an answer depends on that says that something is in no shard.
-func (e *shared) NotFound(out *Output) {
+// notFound notes in out what an answer depends on that says that something is in no shard.
+func (e *shared) notFound(out *Output) {
 	if e.cfg.Journal == nil {
 		return
 	}
 	for _, sh := range e.shards {
-		out.DependOn(sh.dependsOnEnds())
+		out.dependOn(sh.dependsOnEnds())
 	}
 }
 
@@ -235,11 +238,11 @@ func (e *shared) Probe() {
 	}
 }
 
-// Count is how many shards there are.
-func (e *shared) Count() int { return len(e.shards) }
+// count is how many shards there are.
+func (e *shared) count() int { return len(e.shards) }
 
-// AlarmBy has a loop asked for MeetDeadlines of a shard, the one of that number, when something is due there.
-func (e *shared) AlarmBy(number int, alarm func(Time)) {
+// alarmBy has a loop asked for MeetDeadlines of a shard, the one of that number, when something is due there.
+func (e *shared) alarmBy(number int, alarm func(Time)) {
 	sh := e.shards[number]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

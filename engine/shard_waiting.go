@@ -133,7 +133,7 @@ func (c *tx) DependOnEnds(shards shardSet, out *Output) {
 		return
 	}
 	for set := shards; set != 0; set &= set - 1 {
-		out.DependOn(c.shared.shards[bits.TrailingZeros16(uint16(set))].dependsOnEnds())
+		out.dependOn(c.shared.shards[bits.TrailingZeros16(uint16(set))].dependsOnEnds())
 	}
 }
 
