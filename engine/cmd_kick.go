@@ -17,8 +17,3 @@ func (s *Session) kickTube(now Time, cmd *codec.Command, out *Output) Outcome {
 	err := s.loop.tx.KickTube(now, &b, cmd.Tube, cmd.Bound, out)
 	return s.bulk(now, &b, "KICKED", err, out)
 }
-
-func (s *Session) kickJob(now Time, cmd *codec.Command, out *Output) Outcome {
-	err := s.loop.tx.KickJob(now, cmd.ID, out)
-	return s.changed(err, cmd, out, codec.ReplyKicked)
-}

@@ -10,19 +10,15 @@ import (
 // put accepts a job whose whole body is in hand.
 func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 	s.becomeProducer()
-	c := &s.loop.tx
-	if draining := s.loop.engine.draining.Load(); draining || !cmd.Terminated {
-		switch {
-		case !c.RefusePut(s.used, cmd):
-			out.reply(codec.ReplyOutOfMemory)
-		case !cmd.Terminated:
-			out.reply(codec.ReplyExpectedCRLF)
-		default:
-			out.reply(codec.ReplyDraining)
+	id, rest, err := s.loop.tx.Put(now, s.used, cmd, !cmd.Terminated || s.loop.engine.draining.Load(), out)
+	if errors.Is(err, errRefused) {
+		reply := codec.ReplyDraining
+		if !cmd.Terminated {
+			reply = codec.ReplyExpectedCRLF
 		}
+		out.reply(reply)
 		return Done
 	}
-	id, rest, err := c.Put(now, s.used, cmd, out)
 	if rest != nil {
 		s.incoming = rest
 	}

@@ -93,7 +93,7 @@ func (s *Session) ownWeights() *weights {
 	if s.flags&hasWeights != 0 {
 		return s.loop.weights[s]
 	}
-	w := newWeights(len(s.watched), s.id)
+	w := weightsOf(slices.Repeat([]uint16{1}, len(s.watched)), s.id)
 	s.loop.weigh(s, w)
 	s.flags |= hasWeights
 	return w

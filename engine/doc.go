@@ -56,12 +56,17 @@
 // Time-outs and closes take the same step, so a session never gets two jobs, and no
 // job goes to one that has left.
 //
-// The package has two floors, and a file's name says on which it is. What lies under the lock
-// of a shard stands in shard*.go: it knows no session and no loop, only a waiter that it may
-// claim, and the budget from which what it does is paid. Above it are sessions, loops,
-// commands and the engine (session*.go, loop*.go, cmd_*.go, engine*.go); a test keeps the
-// floors apart. Commands over all jobs of a tube share a runner (cmd_bulk.go), and lists a
-// writer (cmd_list.go).
+// The package has two floors, and a file's name says on which it is. The floor below is what lies under
+// the locks of shards (shard*.go): it knows no session and no loop, only a waiter that it may claim, and
+// the budget from which what it does is paid. The floor above are sessions, loops, commands and the engine
+// (session*.go, loop*.go, cmd_*.go, engine*.go). It knows no lock, no job's record and no field of one.
+//
+// The floors meet at the operations of a tx. Each locks the shards that it needs, does all that
+// belongs to it, and unlocks them, which hands jobs over, wakes loops and fires groups: Release looks for
+// the job, decides what becomes of it, records that, and dispatches its tube. What takes long is a value with a
+// method Turn (bulk, batch, survey, touches, closing), which does as much as the round's budget allows.
+// So a command's file shows what the command asks for, the operation, and the reply. A test lists all
+// that the floor above may use (floors_test.go).
 //
 // A job's state changes by shard.requeue alone. Commands, deadlines, recovery and standbys call it by
 // shard.apply, which takes a description of what the job will be (shard_change.go). Commands record the
@@ -80,11 +85,12 @@
 //
 // # Locks
 //
-// They are taken in this order: Accounts.mu, Engine.life, Engine.walks, Engine.loopsMu, the shards by
+// They are taken in this order: Accounts.mu, shared.life, shared.walks, Engine.loopsMu, the shards by
 // number, and then at most one of those that are held for a moment only: of the registry, the
-// settings, the groups, the index of ids, the roll, the numbers of loops, a loop's mailbox or alarm, and
-// the arena. With the lock of an alarm held, Waker.Alarm is called. A shard that does what is due may try the lock of one
-// with a smaller number, and does not wait for it.
+// settings, the groups, the index of ids, the purses, the roll, the numbers of loops, a loop's mailbox or
+// alarm, and the arena. Waker.Alarm is called with the lock of an alarm held. A shard that does what is due
+// may try the lock of one with a smaller number, and does not wait for it. Only operations of a tx hold several
+// shards, and none is begun while another one of the same goroutine holds a lock.
 //
 // # Settings
 //
@@ -163,7 +169,7 @@
 // delayed job without a time. It is looked at only when the job is put. Groups span shards, so what
 // these have in common are counts, under locks of their own. They change when a member is put, is
 // buried or is not any more, and ends, and not when it moves. Whoever makes a group complete, under
-// whatever locks, notes that with its lock set, and the release of the last of these locks fires
+// whatever locks, notes that with its tx, and the release of the last of these locks fires
 // what is held: it takes the lock of one shard after the other, and records each job. What was put
 // to wait since then belongs to another epoch of the group, and stays held. A server that begins
 // to serve fires what is complete then, so nothing is lost if the one before it did not come to
@@ -257,7 +263,6 @@
 //   - claim: the atomic step that ends a session's wait
 //   - complete: of a group, that no job has to wait for it
 //   - cost: what something takes of a round's budget
-//   - credit: memory that a loop may give to jobs
 //   - delete: end a job; remove: take out of a collection; free: give memory back; discard: not
 //     keep what has arrived
 //   - dispatch: hand ready jobs of a tube to waiters
@@ -267,9 +272,10 @@
 //   - keyspace: the unique keys of a tube
 //   - lap: once around the fair keys of a tube, in which each that has a candidate starts a job
 //   - line: the fair keys of a tube that have candidates, first the one that comes first
-//   - lock set: the shards that a goroutine has locked
 //   - policy: what a tube's setting says
 //   - place: a job's shard, and its record there
+//   - purse: what a loop has in hand for its operations: quota, ids, memory for puts
+//   - quota: memory that a loop may give to jobs
 //   - reservations: what a session has reserved
 //   - retire: say that an id will never be a job's again
 //   - roll: the list of all open sessions
@@ -278,7 +284,8 @@
 //   - subscription: a session's interest in a tube
 //   - tombstone: what keeps the unique key of a deleted job
 //   - turn: what a task does of its work in one go
-//   - waker: what gets a sleeping loop to look
+//   - tx: how a goroutine works with shards, one operation after the other
+//   - waker: wakes a loop that sleeps in its poll
 //
 // # Limits
 //

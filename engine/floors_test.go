@@ -20,8 +20,8 @@ var seam = strings.Fields(`
 	tube shardSet tubeNames
 	subscription subscribe request verdict gotJob mustWait timedOut deadlineSoon
 	reservationSet made heldJob closing touches touchesOf
-	incoming errDuplicate raisedState
-	batch batchOf bulk survey listEnd foundJobs reservedPeek weights newWeights weightsOf
+	incoming errDuplicate errRefused raisedState
+	batch batchOf bulk survey listEnd foundJobs reservedPeek weights weightsOf
 	groupCount groupNamed settingList allSettings accountNamed tally
 	enterSession leaveSession dismissNumber recordsHolds recordsAll barrierPos notFound
 	reply answer size dependOn showsState waits takeShowState executesFor executesForNone

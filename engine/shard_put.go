@@ -70,8 +70,9 @@ func (in *incoming) change() change {
 
 // Put makes a job of a put whose whole body is in hand, and returns its id. Where its unique key has a holder,
 // it appends the reply that says so, and returns errDuplicate. Where the journal has no room, the put waits: rest
-// is to be finished with EndPut when there is some.
-func (c *tx) Put(now Time, t *tube, cmd *codec.Command, out *Output) (id uint64, rest *incoming, err error) {
+// is to be finished with EndPut when there is some. A put that is refused, and for which there would be room, uses
+// up an id, and the result is errRefused.
+func (c *tx) Put(now Time, t *tube, cmd *codec.Command, refused bool, out *Output) (id uint64, rest *incoming, err error) {
 	var keys *journal.Keys
 	if cmd.Tags != nil {
 		keys = c.keys.set(cmd.Tags)
@@ -79,6 +80,11 @@ func (c *tx) Put(now Time, t *tube, cmd *codec.Command, out *Output) (id uint64,
 	account, ok := c.admit(t, cmd.Size, keys)
 	if !ok {
 		return 0, nil, errNoMemory
+	}
+	if refused {
+		c.shared.dismiss(c, account, jobFootprint(cmd.Size, keys))
+		c.shared.ids.Retire(c.ids.Take(0))
+		return 0, nil, errRefused
 	}
 	sh := t.shard
 	sh.lock(c, now)
@@ -107,24 +113,12 @@ func (c *tx) Put(now Time, t *tube, cmd *codec.Command, out *Output) (id uint64,
 	return in.id, rest, err
 }
 
-// RefusePut does for a put that is refused, although there would be room for it, what is left of it: it has used
-// up an id. It returns false if there is no room.
-func (c *tx) RefusePut(t *tube, cmd *codec.Command) bool {
-	var keys *journal.Keys
-	if cmd.Tags != nil {
-		keys = c.keys.set(cmd.Tags)
-	}
-	account, ok := c.admit(t, cmd.Size, keys)
-	if !ok {
-		return false
-	}
-	c.shared.dismiss(c, account, jobFootprint(cmd.Size, keys))
-	c.shared.ids.Retire(c.ids.Take(0))
-	return true
-}
-
-// errNoMemory: a limit, or what an account may have, allows no more.
-var errNoMemory = errors.New("there is no room for a job")
+var (
+	// errNoMemory: a limit, or what an account may have, allows no more.
+	errNoMemory = errors.New("there is no room for a job")
+	// errRefused: whoever has called Put wants no job.
+	errRefused = errors.New("the put is refused")
+)
 
 // setExpiry gives a put without the tag exp the expiry that the setting of its tube says. The
 // shard is locked. What it takes is counted without asking. The keys of

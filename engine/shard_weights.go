@@ -18,15 +18,6 @@ type weights struct {
 	fair bool // only the tubes with the fewest reserved jobs for their weights are chosen
 }
 
-// newWeights are weights of 1 for n tubes, for a session of that id.
-func newWeights(n int, session uint64) *weights {
-	w := &weights{of: make([]uint16, n), at: mix(session)}
-	for i := range w.of {
-		w.of[i] = 1
-	}
-	return w
-}
-
 // weightsOf are these weights, for a session of that id.
 func weightsOf(of []uint16, session uint64) *weights { return &weights{of: of, at: mix(session)} }
 
