@@ -8,7 +8,8 @@ import (
 
 // extensions are the names that capabilities lists: commands, and tags of a put.
 var extensions = [...]string{
-	"capabilities", "flush-tube", "list-jobs", "kick-tube", "peek-tube", "move-job", "move-tube", "delete-tube-jobs", "reserve-batch",
+	"capabilities", "flush-tube", "list-jobs", "kick-tube", "peek-tube", "move-job", "move-tube", "delete-tube-jobs",
+	"reserve-batch",
 	"touch-all", "drain", "undrain", "set-dlq", "list-dlq", "idp", "con", "stats-conn", "list-connections",
 	"kick-connection", "list-accounts", "reload",
 }
@@ -16,7 +17,8 @@ var extensions = [...]string{
 // workExtensions are names that capabilities lists behind those, where all that they make can be
 // recorded.
 var workExtensions = [...]string{
-	"set-tube", "list-settings", "reserve-mode", "watch-weight", "grp", "aft", "fair", "exp", "stats-group", "stats-tube-x",
+	"set-tube", "list-settings", "reserve-mode", "watch-weight", "grp", "aft", "fair", "exp", "stats-group",
+	"stats-tube-x",
 	"stats-tubes",
 }
 

@@ -90,7 +90,9 @@ func (s *Session) listAllSettings(now Time, show func(*yaml, *journal.Setting), 
 	return s.list(now, list, pos, show, out)
 }
 
-func (s *Session) list(now Time, list settingList, pos journal.Pos, show func(*yaml, *journal.Setting), out *Output) Outcome {
+func (s *Session) list(
+	now Time, list settingList, pos journal.Pos, show func(*yaml, *journal.Setting), out *Output,
+) Outcome {
 	li := &listing{items: &settingItems{s, list, show}, counted: &settingItems{s, list, show}, pos: pos}
 	return li.turn(s, now, out)
 }

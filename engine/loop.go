@@ -197,7 +197,8 @@ func (l *Loop) pending(now Time) bool {
 		l.gaveBack = true
 		arena.GiveBack(arena.Slice)
 	}
-	return !l.turns.Empty() || !l.calls.Empty() || l.hasMail.Load() || l.fed.Load() || Time(l.alarm.Load()) <= now || arena.Discarded()
+	return !l.turns.Empty() || !l.calls.Empty() || l.hasMail.Load() || l.fed.Load() ||
+		Time(l.alarm.Load()) <= now || arena.Discarded()
 }
 
 // post tells the loop of a session that somebody with these locks has just claimed.

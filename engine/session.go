@@ -34,7 +34,7 @@ type Session struct {
 	loop     *Loop
 	used     *tube           // nil once a closed session has left all that others can see
 	watched  []subscription  // never empty while open; does not change while the session waits
-	first    [1]subscription // where watched lies until the session watches a second tube, and again when that is the only one
+	first    [1]subscription // where watched lies until there is a second tube, and again when that is the only one
 	reserved *reservationSet // made with the first reservation
 	wait     *wait           // made when a command, or a close, is not finished at once, or for a restricted session
 	incoming *incoming       // the put whose body is arriving, or that waits for room in the journal, or nil

@@ -129,7 +129,8 @@ func fits(cmd *codec.Command, x *journal.Effect) bool {
 	switch op {
 	case codec.OpPutEnd:
 		op = codec.OpPut
-	case codec.OpDelete, codec.OpRelease, codec.OpBury, codec.OpTouch, codec.OpKickJob, codec.OpMoveJob, codec.OpReserveJob:
+	case codec.OpDelete, codec.OpRelease, codec.OpBury, codec.OpTouch, codec.OpKickJob, codec.OpMoveJob,
+		codec.OpReserveJob:
 		if x.ID != cmd.ID {
 			return false
 		}

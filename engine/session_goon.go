@@ -17,7 +17,8 @@ type Interests struct {
 }
 
 // errInterests tells of interests that no session can have.
-var errInterests = errors.New("a session watches at least one tube, each of them once, and gives a weight to all or none")
+var errInterests = errors.New(
+	"a session watches at least one tube, each of them once, and gives a weight to all or none")
 
 // Interests are what the session's client has asked for.
 func (s *Session) Interests() Interests { return s.detached().Interests() }
@@ -45,7 +46,8 @@ func Absent(id uint64, g *Grant, x Interests, age Time) (*Detached, error) {
 		known[name] = struct{}{}
 	}
 	weighted := x.Mode == codec.Weighted || x.Mode == codec.WeightedFair
-	if n := len(x.Watched); n == 0 || len(known) < n || x.Weights != nil && len(x.Weights) != n || weighted && x.Weights == nil {
+	n := len(x.Watched)
+	if n == 0 || len(known) < n || x.Weights != nil && len(x.Weights) != n || weighted && x.Weights == nil {
 		return nil, errInterests
 	}
 	if x.Info {

@@ -204,7 +204,8 @@ func (s *Session) mayExecute(cmd *codec.Command) bool {
 	usesOwn := s.used != s.loop.engine.emptyTube
 	switch cmd.Op {
 	case codec.OpPut, codec.OpPutBegin:
-		return has(RightPut) && usesOwn && (cmd.Tags == nil || g.permitsGroup(cmd.Tags.Group) && g.permitsGroup(cmd.Tags.After))
+		return has(RightPut) && usesOwn &&
+			(cmd.Tags == nil || g.permitsGroup(cmd.Tags.Group) && g.permitsGroup(cmd.Tags.After))
 	case codec.OpPutChunk, codec.OpPutEnd:
 		return has(RightPut) && usesOwn && !s.incoming.Denied()
 	case codec.OpPutTooBig, codec.OpPutTooBigEnd:

@@ -77,8 +77,8 @@ func (l *Loop) openUnder(s *Session, id uint64, g *Grant, goesOn bool, now Time)
 
 // Record puts a session on record, under its id, with all that it has reserved, in an engine that is held (see
 // [Engine.Hold]): it is going on at another server. One that was opened before its loop had a number gets another
-// id. It reports false, and leaves the session off the record, if the loop has no number, the records take more bytes than
-// room has, from which they are taken, or this server was replaced.
+// id. It reports false, and leaves the session off the record, if the loop has no number, the records take more
+// bytes than room has, from which they are taken, or this server was replaced.
 func (s *Session) Record(room *atomic.Int64, now Time) bool {
 	e := s.loop.engine
 	if s.flags&onRecord != 0 {

@@ -34,7 +34,7 @@ type fairKeys struct {
 	others   laps                                // of the jobs without a key
 	jobs     int                                 // that have a key, in any state
 	reserved int                                 // of them
-	last     *fairKey                            // of those whose jobs have gone, that which did so last, unless it is forgotten
+	last     *fairKey                            // of those whose jobs have gone, the last one, unless it is forgotten
 }
 
 // laps are those of a key.
@@ -78,7 +78,8 @@ func (byFairKey) Next(k *fairKey) **fairKey { return &k.nextOfHash }
 // fairKeyFootprint is the memory that a fair key is counted for: a record, not more than two
 // buckets, an entry of the line, the room for one run, and the text.
 func fairKeyFootprint(key string) int64 {
-	return int64(unsafe.Sizeof(fairKey{})+2*unsafe.Sizeof((*fairKey)(nil))+unsafe.Sizeof(standing{})) + 16 + textFootprint(key)
+	record := unsafe.Sizeof(fairKey{}) + 2*unsafe.Sizeof((*fairKey)(nil)) + unsafe.Sizeof(standing{})
+	return int64(record) + 16 + textFootprint(key)
 }
 
 // fairKeyOf returns a fair key, nil if no job of the tube has it.

@@ -64,7 +64,8 @@ type jobGroup struct {
 // byGroupName finds groups by their names.
 type byGroupName struct{}
 
-func (byGroupName) Hash(g *jobGroup) uint64     { return g.hash / groupStripes } // its lower bits say which stripe it is
+// Hash leaves out the lower bits, which say what stripe it is.
+func (byGroupName) Hash(g *jobGroup) uint64     { return g.hash / groupStripes }
 func (byGroupName) Next(g *jobGroup) **jobGroup { return &g.next }
 
 // groupFootprint is the memory that a group is counted for: a record, not more than two buckets,

@@ -25,7 +25,10 @@ const (
 )
 
 func (s state) String() string {
-	return [numStates]string{unqueued: "unqueued", ready: "ready", reserved: "reserved", buried: "buried", delayed: "delayed", held: "delayed", tombstone: "tombstone"}[s]
+	return [numStates]string{
+		unqueued: "unqueued", ready: "ready", reserved: "reserved", buried: "buried", delayed: "delayed", held: "delayed",
+		tombstone: "tombstone",
+	}[s]
 }
 
 // stateOf is the state that a command names.

@@ -27,7 +27,8 @@ type Journal interface {
 	// room as Put does; or it records that the job is deleted and leaves a tombstone, for
 	// which it needs no more room than Delete.
 	Replace(r *journal.Record, former journal.Former) (journal.Ticket, error)
-	// Set records a tube's setting, which replaces the one of before, or its end. It is called under the lock of the tube's shard.
+	// Set records a tube's setting, which replaces the one of before, or its end. It is called under the lock
+	// of the tube's shard.
 	Set(s *journal.Setting) (journal.Pos, error)
 	// Committed is the position up to which the record is safe.
 	Committed() journal.Pos
@@ -40,7 +41,7 @@ type Journal interface {
 type journalShard struct {
 	record    journal.Record // to be filled for one call
 	latest    mark           // the last record of the shard
-	pending   mark           // an earlier latest: once pending.pos is committed, so is everything recorded before pending.at
+	pending   mark           // an earlier latest: once its pos is committed, so is all that was recorded before its at
 	committed Time           // what was recorded before this is committed
 
 	// lastEnd is the position behind the shard's last record of a job's end or
@@ -142,7 +143,8 @@ func (sh *shard) former(j *job) journal.Former {
 	}
 	name := sh.tubes[j.tube].name
 	return journal.Former{
-		Segment: j.segment, Size: journal.SizeOf(name, int(j.size)+int(j.optional), &keys), Tombstone: journal.TombstoneSize(name, &keys),
+		Segment: j.segment, Size: journal.SizeOf(name, int(j.size)+int(j.optional), &keys),
+		Tombstone: journal.TombstoneSize(name, &keys),
 	}
 }
 

@@ -383,7 +383,8 @@ func (sh *shard) loseKey(k *keyed) {
 func (sh *shard) attachNew(t *tube, j *job, keys *journal.Keys) (*keyed, error) {
 	e := sh.shared
 	fair := keys.Fair()
-	more := keys.Unique != "" || keys.Limited != "" && t.limitedKeyOf(keys.Limited) == nil || fair != "" && t.fairKeyOf(fair) == nil
+	more := keys.Unique != "" || keys.Limited != "" && t.limitedKeyOf(keys.Limited) == nil ||
+		fair != "" && t.fairKeyOf(fair) == nil
 	k := newKeyed(j.ID, keys)
 	if sh.attach(t, j, k) {
 		more = true

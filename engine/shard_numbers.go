@@ -60,7 +60,9 @@ func (g *numbers) keep(n *journal.Numbers) {
 		return
 	}
 	g.list = slices.DeleteFunc(g.list, func(x journal.Numbers) bool { return x.Member == n.Member && x.Nonce != n.Nonce })
-	at, _ := slices.BinarySearchFunc(g.list, n.First, func(x journal.Numbers, first uint32) int { return cmp.Compare(x.First, first) })
+	at, _ := slices.BinarySearchFunc(g.list, n.First, func(x journal.Numbers, first uint32) int {
+		return cmp.Compare(x.First, first)
+	})
 	g.list = slices.Insert(g.list, at, *n)
 }
 
@@ -187,7 +189,9 @@ func (g *numbers) dismiss(of func(number uint32) bool) (held []*reservationSet) 
 
 // GiveNumbers returns n numbers of a process of a member, of which it records those that are new up to pos. What absent
 // sessions have reserved of its former process, whose numbers are gone then, is to be given back.
-func (e *shared) GiveNumbers(member, nonce uint64, n int) (given []uint32, ended []*reservationSet, pos journal.Pos, err error) {
+func (e *shared) GiveNumbers(member, nonce uint64, n int) (
+	given []uint32, ended []*reservationSet, pos journal.Pos, err error,
+) {
 	switch _, may := e.recordsHolds(); {
 	case !may:
 		return nil, nil, 0, ErrNoHolds

@@ -11,11 +11,11 @@ import (
 	"trellis/engine/internal/queue"
 )
 
-// incoming is a put whose body is still arriving, or whose record waits for room in
-// the journal. It belongs to the loop of its client, which uses the tube to which it is put. Its body has its place in the shard's memory
-// already and is written there as it arrives, without the shard's lock: no other part of
-// the engine knows of it. The place costs only addresses before it is written to, so the
-// body is counted as it arrives.
+// incoming is a put whose body is still arriving, or whose record waits for room in the journal. It
+// belongs to the loop of its client, which uses the tube to which it is put. Its body has its place in
+// the shard's memory already and is written there as it arrives, without the shard's lock: nobody else
+// knows of it. The place costs only addresses before it is written to, so the body is counted as it
+// arrives.
 type incoming struct {
 	id                    uint64 // 0 when there is no memory: the body is discarded
 	pri, delay, ttr, size uint32
@@ -72,7 +72,9 @@ func (in *incoming) change() change {
 // it appends the reply that says so, and returns errDuplicate. Where the journal has no room, the put waits: rest
 // is to be finished with EndPut when there is some. A put that is refused, and for which there would be room, uses
 // up an id, and the result is errRefused.
-func (c *tx) Put(now Time, t *tube, cmd *codec.Command, refused bool, out *Output) (id uint64, rest *incoming, err error) {
+func (c *tx) Put(now Time, t *tube, cmd *codec.Command, refused bool, out *Output) (
+	id uint64, rest *incoming, err error,
+) {
 	var keys *journal.Keys
 	if cmd.Tags != nil {
 		keys = c.keys.set(cmd.Tags)
@@ -97,7 +99,8 @@ func (c *tx) Put(now Time, t *tube, cmd *codec.Command, refused bool, out *Outpu
 	copy(sh.bodies.Bytes(body, cmd.Size), cmd.Body)
 	sh.lastID = c.ids.Take(sh.lastID)
 	in := incoming{
-		id: sh.lastID, pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size, keys: keys, body: body, account: account, since: now,
+		id: sh.lastID, pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size, keys: keys,
+		body: body, account: account, since: now,
 	}
 	if t.policy != nil {
 		in.timed = cmd.Tags != nil && cmd.Tags.HasExpiry

@@ -78,8 +78,9 @@ func (c *tx) findDuplicate(t *tube, in *incoming, out *Output) error {
 
 // raisedStates are the words for the state in which the log leaves a holder that was raised.
 var raisedStates = [...]string{
-	journal.Ready: duplicateStates[ready], journal.Stays: duplicateStates[reserved], journal.Buried: duplicateStates[buried],
-	journal.Delayed: duplicateStates[delayed], journal.Held: duplicateStates[held],
+	journal.Ready: duplicateStates[ready], journal.Stays: duplicateStates[reserved],
+	journal.Buried: duplicateStates[buried], journal.Delayed: duplicateStates[delayed],
+	journal.Held: duplicateStates[held],
 }
 
 // raisedState is the word for such a state, "" for one in which none is raised.

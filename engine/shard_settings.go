@@ -78,7 +78,9 @@ func (g *settings) keep(x *journal.Setting, room bool, pos journal.Pos) {
 		g.pages = append(g.pages, &settingPage{since: g.snapshots})
 	}
 	p := g.own(at)
-	i, found := slices.BinarySearchFunc(p.list, x.Tube, func(s *journal.Setting, tube string) int { return cmp.Compare(s.Tube, tube) })
+	i, found := slices.BinarySearchFunc(p.list, x.Tube, func(s *journal.Setting, tube string) int {
+		return cmp.Compare(s.Tube, tube)
+	})
 	switch {
 	case found && x.IsDefault():
 		p.list = slices.Delete(p.list, i, i+1)

@@ -71,7 +71,7 @@ type TubeSnapshot struct {
 	DeadLetters, Expired                 uint64
 	Flushed                              uint64 // of Deletes
 	WaitMicros                           uint64 // microseconds for which jobs were ready that were reserved then
-	BusyMicros                           uint64 // microseconds for which jobs were reserved, those that still are up to now
+	BusyMicros                           uint64 // microseconds for which jobs were reserved, up to now
 }
 
 // AddTo adds to s what the shards count, and returns s. It takes one lock at a time, each for a moment.
@@ -187,7 +187,8 @@ func (t *tube) snapshot() TubeSnapshot {
 	by, left := t.limit()
 	return TubeSnapshot{
 		Name:  t.name,
-		Ready: t.ready.Len(), Reserved: t.reserved, Delayed: t.countShown(delayed), Held: t.count(held), Buried: t.buried.Len(),
+		Ready: t.ready.Len(), Reserved: t.reserved, Delayed: t.countShown(delayed), Held: t.count(held),
+		Buried:      t.buried.Len(),
 		Urgent:      t.ready.Urgent(),
 		OldestReady: time.Duration(t.ready.Oldest(int64(now))),
 		Using:       t.using, Watching: t.watching, Waiting: t.waiting,

@@ -146,7 +146,8 @@ func (e *shared) catchUp() (done bool) {
 }
 
 // Settings calls f for the settings that are in force, by the names of their tubes and as
-// they are at one moment. An error of f's ends it and is returned. f does not change them. Any goroutine may call it, also while a follower is fed.
+// they are at one moment. An error of f's ends it and is returned. f does not change them. Any goroutine may
+// call it, also while a follower is fed.
 func (e *shared) Settings(f func(*journal.Setting) error) error {
 	list, _ := e.settings.snapshot()
 	for x := list.Next(); x != nil; x = list.Next() {

@@ -17,7 +17,8 @@ func (t *Table[E, H]) Check() error {
 	for _, page := range t.pages {
 		room += len(page)
 	}
-	if count != t.count || room != t.buckets || t.buckets < t.count || t.count == 0 && t.pages != nil || t.count > 0 && t.buckets > max(1, 2*t.count+1) {
+	if count != t.count || room != t.buckets || t.buckets < t.count || t.count == 0 && t.pages != nil ||
+		t.count > 0 && t.buckets > max(1, 2*t.count+1) {
 		return fmt.Errorf("%d entries are counted in %d buckets, there are %d in %d", t.count, t.buckets, count, room)
 	}
 	return nil
