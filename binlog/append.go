@@ -206,7 +206,7 @@ func (l *Log) pace() {
 	}
 }
 
-// canCompact tells whether compaction can remove the oldest segment. It cannot remove one
+// canCompact reports whether compaction can remove the oldest segment. It cannot remove one
 // that is not written yet, and commits must not wait for that. With mu held.
 func (l *Log) canCompact() bool {
 	seg := l.segs[0]

@@ -53,7 +53,7 @@ func (l *Log) Flush() {
 // so, as does the encoding of a record that large.
 const flushSize = 1 << 20
 
-// slowWrite tells whether a write would take long, or might have to wait for the
+// slowWrite reports whether a write would take long, or might have to wait for the
 // disk.
 func (l *Log) slowWrite() bool {
 	return l.opts.Sync == SyncAlways || l.pending.Load() > flushSize ||

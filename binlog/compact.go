@@ -89,7 +89,7 @@ func (l *Log) victim() *segment {
 	return nil
 }
 
-// shouldCompact tells whether the oldest segment is to be removed. With mu held.
+// shouldCompact reports whether the oldest segment is to be removed. With mu held.
 func (l *Log) shouldCompact() bool {
 	seg := l.segs[0]
 	switch {

@@ -69,7 +69,7 @@ func opensWith(t *testing.T, m files, want map[uint64]Record) {
 	}
 }
 
-// within tells whether all jobs of got are in want, unchanged or in an earlier
+// within reports whether all jobs of got are in want, unchanged or in an earlier
 // state, which may be that before they went to another tube, or before they were deleted and
 // left a tombstone.
 func within(t testing.TB, got, want map[uint64]Record) {
@@ -220,7 +220,7 @@ func TestTwoLogsOfOursInOneDirectoryAreRefused(t *testing.T) {
 	opensWith(t, m, want)
 }
 
-// unchanged tells whether Open, which has refused them, has left the files as they were.
+// unchanged reports whether Open, which has refused them, has left the files as they were.
 func unchanged(t *testing.T, fs vfs.FS, want files) {
 	t.Helper()
 	got := readFiles(t, fs, testDir)

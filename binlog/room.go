@@ -55,7 +55,7 @@ func (w *want) add(o want) {
 func (r *room) reserved() int64 { return r.jobs*deleteRoom + r.tombstones }
 func (r *room) floor() int64    { return r.reserved() + r.margin }
 
-// short tells whether it is time to allocate.
+// short reports whether it is time to allocate.
 func (r *room) short() bool { return r.free < r.floor()+r.ahead }
 
 // excess is how far the directory is above the size at which compaction starts,
@@ -92,7 +92,7 @@ func (l *Log) tombstoneMargin(n int64) int64 {
 	return n
 }
 
-// fits tells whether n bytes can be appended now with keep bytes left over. With
+// fits reports whether n bytes can be appended now with keep bytes left over. With
 // mu held.
 func (l *Log) fits(n, keep int64) bool {
 	seg, free := l.current(), l.room.free

@@ -95,17 +95,17 @@ func (d *Decoder) Release() {
 	*d = Decoder{MaxJobSize: d.MaxJobSize, Extensions: d.Extensions}
 }
 
-// AtStart tells whether the next byte begins a new command: no line and no body has begun
+// AtStart reports whether the next byte begins a new command: no line and no body has begun
 // and not ended.
 func (d *Decoder) AtStart() bool { return d.state == stateLine && d.held == 0 }
 
-// Refusing tells whether the input ends within what will be refused in any case: a line that
+// Refusing reports whether the input ends within what will be refused in any case: a line that
 // is too long, or the body that a malformed put takes along.
 func (d *Decoder) Refusing() bool {
 	return d.state == stateSkip || d.state == stateSkipCR || d.state == stateRefuse
 }
 
-// InBody tells whether the input ends within a body, or behind it before all of its end has come.
+// InBody reports whether the input ends within a body, or behind it before all of its end has come.
 func (d *Decoder) InBody() bool { return d.state >= stateBody }
 
 // cut takes the beginning of a line that does not end in p, or is too long.

@@ -26,7 +26,7 @@ func (d *Decoder) newShape() shape {
 	return noShape
 }
 
-// isTagged tells whether a line is that of a put with tags, the body of which has d.left bytes.
+// isTagged reports whether a line is that of a put with tags, the body of which has d.left bytes.
 func (d *Decoder) isTagged(line []byte) bool {
 	d.shape = d.newShape()
 	d.follow(line)

@@ -102,7 +102,7 @@ func (p *process) await(ctx context.Context, addr string, timeout time.Duration,
 	return nil
 }
 
-// lostPort tells whether another program has taken a port of the process, which has ended: the one of addr, or a
+// lostPort reports whether another program has taken a port of the process, which has ended: the one of addr, or a
 // further one that the process complained of.
 func (p *process) lostPort(addr string) bool {
 	l, err := net.Listen("tcp", addr)

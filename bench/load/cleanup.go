@@ -173,7 +173,7 @@ func (s *shared) takeOut(ctl *control, n int) (int, error) {
 	return len(ids), err
 }
 
-// unsure tells whether the reply to a put or to a delete of a worker that has ended did not come, so that its job
+// unsure reports whether the reply to a put or to a delete of a worker that has ended did not come, so that its job
 // may be in the server or not.
 func (w *worker) unsure() bool {
 	for i := range w.conns {

@@ -72,7 +72,7 @@ func (w *worker) run(window times) (err error) {
 	return err
 }
 
-// silent tells whether nothing has come for the reply timeout. If this program stood still for so long, what has come
+// silent reports whether nothing has come for the reply timeout. If this program stood still for so long, what has come
 // meanwhile is there to be read.
 func (w *worker) silent(now int64) bool {
 	if now-w.lastReply <= int64(w.cfg.ReplyTimeout) {
@@ -126,7 +126,7 @@ func (w *worker) endCounting(now int64) {
 	w.busy += threadCPU()
 }
 
-// dueInWindow tells whether the next unit of an open loop is still one of the window's.
+// dueInWindow reports whether the next unit of an open loop is still one of the window's.
 func (w *worker) dueInWindow() bool { return w.interval > 0 && int64(w.nextDue) < w.window.stop }
 
 // giveUpDue gives up the units that were due and have not begun. They are recorded with the time that they have waited.

@@ -26,7 +26,7 @@ func (s *IDSet) Add(id uint64) {
 	s.hot[id>>6&7] |= 1 << (id & 63)
 }
 
-// Has tells whether an id was added.
+// Has reports whether an id was added.
 func (s *IDSet) Has(id uint64) bool {
 	if len(s.words) == 0 {
 		return false

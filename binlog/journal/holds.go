@@ -44,7 +44,7 @@ const (
 	EffectSetting                       // of a tube
 )
 
-// Valid tells whether a record can tell of an effect.
+// Valid reports whether a record can tell of an effect.
 func (x *Effect) Valid() bool {
 	o := Origin{Session: x.Session, Offset: x.Offset}
 	return o.Valid() && EffectPut <= x.Kind && x.Kind <= EffectSetting && (x.ID == 0) == (x.Kind == EffectSetting) &&
@@ -78,20 +78,20 @@ const (
 // NumberOf is the number of the loop that a session belongs to.
 func NumberOf(session uint64) uint32 { return uint32(session >> (64 - NumberBits)) }
 
-// Valid tells whether a hold can be on record.
+// Valid reports whether a hold can be on record.
 func (h *Hold) Valid() bool {
 	return h.ID != 0 && h.Session != 0 && h.Offset <= MaxOffset && (h.Offset != 0 || !h.Touch)
 }
 
-// Valid tells whether an origin can be on record. The zero Origin can not.
+// Valid reports whether an origin can be on record. The zero Origin can not.
 func (o *Origin) Valid() bool { return o.Session != 0 && o.Offset != 0 && o.Offset <= MaxOffset }
 
-// Valid tells whether numbers can be on record. A range that is empty and gone says that all
+// Valid reports whether numbers can be on record. A range that is empty and gone says that all
 // before it were given.
 func (n *Numbers) Valid() bool {
 	return n.First != 0 && n.Count < 1<<NumberBits && n.First+n.Count <= 1<<NumberBits &&
 		(n.Nonce == 0 || n.Count > 0 && n.Member != 0)
 }
 
-// Has tells whether a number is one of them.
+// Has reports whether a number is one of them.
 func (n *Numbers) Has(number uint32) bool { return number-n.First < n.Count }

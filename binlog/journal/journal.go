@@ -100,14 +100,14 @@ type Keys struct {
 	Terms *Terms
 }
 
-// Named tells whether there is more than terms.
+// Named reports whether there is more than terms.
 func (k *Keys) Named() bool {
 	named := *k
 	named.Terms = nil
 	return named != Keys{}
 }
 
-// Equal tells whether two jobs with these keys have the same ones, and the same terms.
+// Equal reports whether two jobs with these keys have the same ones, and the same terms.
 func (k *Keys) Equal(o *Keys) bool {
 	a, b := *k, *o
 	a.Terms, b.Terms = nil, nil
@@ -123,7 +123,7 @@ func (k *Keys) Size() int64 {
 	return n
 }
 
-// Valid tells whether a record can hold the keys.
+// Valid reports whether a record can hold the keys.
 func (k *Keys) Valid() bool {
 	return len(k.Unique) <= MaxKey && len(k.Limited) <= MaxKey &&
 		(k.Unique != "" || k.Seconds == 0) && (k.Limited != "") == (k.Limit > 0) && k.Terms.valid()

@@ -43,17 +43,17 @@ func DeadLetters(tube string, attempts uint32, dead string) Setting {
 	return s
 }
 
-// IsDefault tells whether there is no setting but the defaults.
+// IsDefault reports whether there is no setting but the defaults.
 func (p *Policy) IsDefault() bool { return *p == DefaultPolicy }
 
-// Plain tells whether the policy says no more than a DeadLetters could.
+// Plain reports whether the policy says no more than a DeadLetters could.
 func (p *Policy) Plain() bool {
 	d := DefaultPolicy
 	d.Attempts, d.Dead = p.Attempts, p.Dead
 	return *p == d && (p.Attempts == 0) == (p.Dead == "")
 }
 
-// Valid tells whether all values are in their ranges.
+// Valid reports whether all values are in their ranges.
 func (p *Policy) Valid() bool {
 	return len(p.Dead) <= MaxTube && p.RetryFactor >= 1 && p.RetryFactor <= 10 && p.RetryMax >= 1 &&
 		p.RetryJitter <= 100 && p.Rate <= 1_000_000 && p.Per >= 1 && p.Per <= 86_400 &&

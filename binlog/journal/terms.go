@@ -25,7 +25,7 @@ func (t *Terms) size() int64 {
 	return TermsFixed + int64(len(t.Fair)+len(t.Group)+len(t.After))
 }
 
-// valid tells whether a record can hold the terms.
+// valid reports whether a record can hold the terms.
 func (t *Terms) valid() bool {
 	return t == nil || *t != Terms{} && len(t.Fair) <= MaxKey && len(t.Group) <= MaxKey && len(t.After) <= MaxKey &&
 		(t.After != "" || !t.Settled) && (t.After == "" || t.After != t.Group)

@@ -414,7 +414,7 @@ func originPossible(b []byte) bool {
 	return o.Valid()
 }
 
-// keysFit tells whether a full record of n bytes, the first 72 of which are in b, has a
+// keysFit reports whether a full record of n bytes, the first 72 of which are in b, has a
 // length that keys and terms can give it.
 func keysFit(b []byte, n int64) bool {
 	least := int64(keysAt(b)) + int64(le.Uint32(b[44:]))

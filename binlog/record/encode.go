@@ -104,7 +104,7 @@ func putHead(b []byte, k Kind) {
 
 func seal(b []byte, salt Salt) { le.PutUint32(b, sum(uint32(salt), b[4:])) }
 
-// Valid tells whether r can be a full record: its id is not zero, its state is one of the log's, it waits for a
+// Valid reports whether r can be a full record: its id is not zero, its state is one of the log's, it waits for a
 // group if it is held, its tube has 1 to journal.MaxTube bytes, its keys are valid, and its body is not too long,
 // and empty if it is a tombstone.
 func Valid(r *journal.Record) bool {
@@ -113,31 +113,31 @@ func Valid(r *journal.Record) bool {
 		len(r.Tube) > 0 && len(r.Tube) <= journal.MaxTube && r.Keys.Valid() && validOrigin(&r.Origin) && r.Size() <= MaxSize
 }
 
-// validTombstone tells whether a tombstone may have those keys, and a body of that many
+// validTombstone reports whether a tombstone may have those keys, and a body of that many
 // bytes.
 func validTombstone(body int, k *journal.Keys) bool {
 	return body == 0 && *k != journal.Keys{} && *k == k.Tombstone()
 }
 
-// ValidState tells whether r can be an update record.
+// ValidState reports whether r can be an update record.
 func ValidState(r *journal.Record) bool {
 	return r.ID != 0 && (validState(r.State) || r.State == journal.Stays) && validOrigin(&r.Origin)
 }
 
-// ValidSetting tells whether s can be a record: its tube has 1 to journal.MaxTube bytes, and its
+// ValidSetting reports whether s can be a record: its tube has 1 to journal.MaxTube bytes, and its
 // policy is valid.
 func ValidSetting(s *journal.Setting) bool {
 	return len(s.Tube) > 0 && len(s.Tube) <= journal.MaxTube && s.Policy.Valid() && validOrigin(&s.Origin)
 }
 
-// validOrigin tells whether o is none, or can be on record.
+// validOrigin reports whether o is none, or can be on record.
 func validOrigin(o *journal.Origin) bool { return *o == (journal.Origin{}) || o.Valid() }
 
 func validState(s journal.State) bool {
 	return s == journal.Ready || s == journal.Buried || s == journal.Delayed || s == journal.Held
 }
 
-// validHeld tells whether a job with those terms may be held.
+// validHeld reports whether a job with those terms may be held.
 func validHeld(t *journal.Terms) bool { return t != nil && t.After != "" }
 
 // EncodeFull fills b, which has r.Size bytes, with all of a valid job.

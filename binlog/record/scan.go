@@ -173,7 +173,7 @@ func (s *Scanner) File(fs vfs.FS, name string, h *Header, size int64) iter.Seq2[
 // Err is why the file of the last File could not be opened or closed.
 func (s *Scanner) Err() error { return s.err }
 
-// Zeros tells whether a file of that size holds nothing but zeros from off on.
+// Zeros reports whether a file of that size holds nothing but zeros from off on.
 func Zeros(f io.ReaderAt, off, size int64) bool {
 	s := Scanner{f: f, off: off, size: size}
 	return s.zeros()
@@ -181,7 +181,7 @@ func Zeros(f io.ReaderAt, off, size int64) bool {
 
 var zeroBlock [4096]byte
 
-// zeros tells whether nothing but zeros follows, up to the end of the file.
+// zeros reports whether nothing but zeros follows, up to the end of the file.
 func (s *Scanner) zeros() bool {
 	for s.off < s.size {
 		b, err := s.peek(min(s.size-s.off, scanWindow))

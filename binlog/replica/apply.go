@@ -479,7 +479,7 @@ func (a *applier) removed() error {
 	return ErrRemoved
 }
 
-// ended tells whether the node ends.
+// ended reports whether the node ends.
 func (n *Node) ended() bool {
 	select {
 	case <-n.stopped:

@@ -159,12 +159,12 @@ func (f *flight) add(u *unit) {
 	f.bytes += int64(len(u.buf))
 }
 
-// full tells whether there is no room in the window for another batch.
+// full reports whether there is no room in the window for another batch.
 func (f *flight) full(u *unit) bool {
 	return f.batches > 0 && (f.batches == maxInFlight || f.bytes+int64(len(u.buf)) > maxFlightBytes)
 }
 
-// tooShort tells whether a batch is shorter than the average of those on their way, if these
+// tooShort reports whether a batch is shorter than the average of those on their way, if these
 // are two at least. It is worth waiting for more then: a batch costs each member a sync and some
 // wakes, however short it is. If nothing more comes it is sent when one of the others is committed.
 func (f *flight) tooShort(u *unit) bool {
@@ -172,7 +172,7 @@ func (f *flight) tooShort(u *unit) bool {
 	return f.batches >= 2 && size < longBatch && size*int64(f.batches) < f.bytes
 }
 
-// due tells whether something is to be sent now.
+// due reports whether something is to be sent now.
 func (l *Leadership) due() bool {
 	n, _ := l.choose()
 	return n > 0
@@ -263,7 +263,7 @@ func (l *Leadership) complete(sequence uint64) error {
 	return nil
 }
 
-// finish takes ended units out of the queue and calls the hooks. due tells whether something
+// finish takes ended units out of the queue and calls the hooks. due reports whether something
 // is to be sent now. The caller holds mu; finish unlocks it before the hooks run.
 func (l *Leadership) finish() (due bool) {
 	n := 0

@@ -42,7 +42,7 @@ func newClusterClock(c Clock) *clusterClock {
 // hear takes the term of a leader, this node included.
 func (k *clusterClock) hear(term uint64) { k.firstTerm.CompareAndSwap(0, term) }
 
-// informed tells whether an entry was applied of the first leader that was heard since the
+// informed reports whether an entry was applied of the first leader that was heard since the
 // start, or of a later one. A leader may end before any entry of its own arrives, and then
 // nobody has told how long the outage before it was.
 func (k *clusterClock) informed() bool {

@@ -551,7 +551,7 @@ func (w *network) pass() {
 	}
 }
 
-// lost tells whether a message does not get through, at this moment.
+// lost reports whether a message does not get through, at this moment.
 func (w *network) lost(m *raftpb.Message) bool {
 	return w.cut[link{member.ID(m.GetFrom()), member.ID(m.GetTo())}] || w.rng.Float64() < w.drop || w.filter != nil && !w.filter(m)
 }

@@ -8,10 +8,10 @@ import (
 // fencePause is between two looks at what is committed.
 const fencePause = time.Millisecond
 
-// Fence returns the index of an entry: what was executed before the call is in entries up to that one, or in none
-// and never will be. executed tells whether that may be any of what was executed in the leadership; otherwise it waits
-// for no commit. A member that has applied the entry knows all of it, and hears at once that
-// it is committed. An error wraps ErrNotLeader, unless ctx has ended.
+// Fence returns the index of an entry: what was executed before the call is in entries up to that one, or in none and
+// never will be. executed reports whether that may be any of what was executed in the leadership; otherwise it waits
+// for no commit. A member that has applied the entry knows all of it, and hears at once that it is committed. An error
+// wraps ErrNotLeader, unless ctx has ended.
 func (n *Node) Fence(ctx context.Context, l *Leadership, executed bool) (uint64, error) {
 	if executed {
 		if err := n.executedCommitted(ctx, l); err != nil {

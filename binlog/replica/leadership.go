@@ -174,11 +174,11 @@ func (l *Leadership) Set(s *journal.Setting) (journal.Pos, error) {
 	return l.last, nil
 }
 
-// RecordsHolds tells whether all members can read records of sessions on record. What follows is
+// RecordsHolds reports whether all members can read records of sessions on record. What follows is
 // called only then.
 func (l *Leadership) RecordsHolds() bool { return l.allowed.Load() >= 2 }
 
-// RecordsAll tells whether all members can read all records that this program writes.
+// RecordsAll reports whether all members can read all records that this program writes.
 func (l *Leadership) RecordsAll() bool { return l.allowed.Load() >= 3 }
 
 // Hold records a reservation. There is always room for it; the error is journal.ErrFailed.
@@ -219,10 +219,10 @@ func (l *Leadership) always(n int64, encode func(b []byte)) (journal.Pos, error)
 	return l.last, nil
 }
 
-// TakesTrunks tells whether all members take trunks, and forward clients while they do not lead.
+// TakesTrunks reports whether all members take trunks, and forward clients while they do not lead.
 func (l *Leadership) TakesTrunks() bool { return l.allowed.Load() >= VersionOfTrunks }
 
-// Over tells whether the leadership has ended.
+// Over reports whether the leadership has ended.
 func (l *Leadership) Over() bool { return l.over.Load() }
 
 // HandedOver tells, once the leadership is over and Settled, that another member was to take over.
@@ -286,7 +286,7 @@ func (l *Leadership) Counters() journal.Counters {
 // committed: the jobs of the next queue are those of this one.
 func (l *Leadership) Settled() bool { return l.whole.Load() }
 
-// allCommitted tells whether nothing but read rounds is under way.
+// allCommitted reports whether nothing but read rounds is under way.
 func (l *Leadership) allCommitted() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -81,7 +81,7 @@ func (c *consensus) checkProgress() {
 	}
 }
 
-// late tells whether what waits since a tick should have been committed by now.
+// late reports whether what waits since a tick should have been committed by now.
 func (c *consensus) late(since uint64) bool { return c.tick-max(since, c.excused) > commitTimeoutTicks }
 
 // arrivalBytes is how much has to arrive at a follower to count: in 2 s more than the messages
@@ -101,7 +101,7 @@ func (c *consensus) noteArrival(from uint64) {
 	}
 }
 
-// mostDisksStall tells whether so many voters wait for their disks that those who do not are
+// mostDisksStall reports whether so many voters wait for their disks that those who do not are
 // no majority: nobody else could be elected, or commit anything. They may share their storage.
 // Were the leader to step down, it would have to make its queue anew, and nobody would be
 // served for as long as that takes after the storage goes on.

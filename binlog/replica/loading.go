@@ -32,7 +32,7 @@ func (c *consensus) toLoad() uint64 {
 	return c.node.applier.loading.left()
 }
 
-// loaded tells whether the queue has been made.
+// loaded reports whether the queue has been made.
 func (c *consensus) loaded() bool {
 	return c.pendingStandbys == 0 && c.rn.BasicStatus().Applied >= c.floor
 }

@@ -20,13 +20,13 @@ import (
 // raft proposes by itself, for the new one alone. The context of a change that adds a
 // member is that member.
 
-// isMember tells whether an id is one of a configuration's, also of one that is being
+// isMember reports whether an id is one of a configuration's, also of one that is being
 // left.
 func isMember(cs *raftpb.ConfState, id uint64) bool {
 	return slices.Contains(cs.GetVotersOutgoing(), id) || !isLeaving(cs, id)
 }
 
-// isLeaving tells whether a member is none any more once its configuration is not joint.
+// isLeaving reports whether a member is none any more once its configuration is not joint.
 func isLeaving(cs *raftpb.ConfState, id uint64) bool {
 	return !slices.Contains(cs.GetVoters(), id) && !slices.Contains(cs.GetLearners(), id) &&
 		!slices.Contains(cs.GetLearnersNext(), id)
@@ -34,7 +34,7 @@ func isLeaving(cs *raftpb.ConfState, id uint64) bool {
 
 func isVoter(cs *raftpb.ConfState, id uint64) bool { return slices.Contains(cs.GetVoters(), id) }
 
-// isJoint tells whether a configuration is the old and the new one at once.
+// isJoint reports whether a configuration is the old and the new one at once.
 func isJoint(cs *raftpb.ConfState) bool { return len(cs.GetVotersOutgoing()) > 0 }
 
 // changeMembers returns the members after a change, by the configuration that it has led to.
@@ -301,7 +301,7 @@ func (n *Node) caughtUp(ctx context.Context, id uint64) error {
 // near is how many entries a member may lack that is to vote.
 const near = 64
 
-// quietMembers tells whether no change of the members is under way: raft would ignore
+// quietMembers reports whether no change of the members is under way: raft would ignore
 // another one.
 func (c *consensus) quietMembers() bool {
 	return c.rn.BasicStatus().Applied >= c.changeIndex && len(c.rn.Status().Config.Voters[1]) == 0
@@ -353,7 +353,7 @@ func (c *consensus) applyConfChange(index uint64, cc *raftpb.ConfChangeV2) *raft
 	return c.conf
 }
 
-// snapshotLacks tells whether the current snapshot is older than the latest member. Raft
+// snapshotLacks reports whether the current snapshot is older than the latest member. Raft
 // would not load it there: the member is not in it. It may be in it all the same if it was
 // removed and added again and has never heard of either. Then the snapshot must not be loaded:
 // the entry that removed the member follows it, and the member would end.

@@ -32,7 +32,7 @@ func (c *consensus) postpone(m *raftpb.Message) bool {
 	return true
 }
 
-// flows tells whether a follower gets entries as they come. One that does not is asked, by a
+// flows reports whether a follower gets entries as they come. One that does not is asked, by a
 // message without entries, what it has, and gets no entries before it has answered. If a
 // message to one that does was lost and nobody has told, the question comes a tick later.
 func (c *consensus) flows(follower uint64) (yes bool) {

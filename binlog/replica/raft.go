@@ -173,7 +173,7 @@ func payload(m *raftpb.Message) (n int64) {
 	return n
 }
 
-// fromPeers tells whether other members may send such a message. A proposal would come
+// fromPeers reports whether other members may send such a message. A proposal would come
 // without a term to tie it to; what tells of this node's own disk or network is said by
 // this node only.
 func fromPeers(m *raftpb.Message) bool {
@@ -216,7 +216,7 @@ func (c *consensus) stepPeer(m *raftpb.Message) {
 	}
 }
 
-// stored tells whether the answer to a message waits for the disk.
+// stored reports whether the answer to a message waits for the disk.
 func stored(m *raftpb.Message) bool {
 	switch m.GetType() {
 	case raftpb.MsgApp, raftpb.MsgVote, raftpb.MsgPreVote:
@@ -225,7 +225,7 @@ func stored(m *raftpb.Message) bool {
 	return false
 }
 
-// quiet tells whether the node votes, but must not campaign.
+// quiet reports whether the node votes, but must not campaign.
 func (c *consensus) quiet() bool {
 	return !c.loaded() || c.backoff.until > c.tick
 }
@@ -256,7 +256,7 @@ func (c *consensus) onTick() {
 	c.publish()
 }
 
-// alone tells whether no other node has a vote.
+// alone reports whether no other node has a vote.
 func (c *consensus) alone() bool {
 	ids := c.rn.Status().Config.Voters.IDs()
 	_, votes := ids[uint64(c.node.opts.Self)]

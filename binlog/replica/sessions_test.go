@@ -556,7 +556,7 @@ func membersHaveReservations(t *testing.T, resumes bool) {
 	}
 }
 
-// nothingHeld has whoever serves end the sessions that are absent, and tells whether nothing is reserved there.
+// nothingHeld has whoever serves end the sessions that are absent, and reports whether nothing is reserved there.
 func (o *office) nothingHeld(c *cluster) func() bool {
 	return func() bool {
 		for _, p := range c.nodes {

@@ -121,7 +121,7 @@ func (n *news) wait() <-chan struct{} {
 // call, or that this node leads.
 func (n *Node) OtherLeader() <-chan struct{} { return n.leader.wait() }
 
-// alive tells whether a member was heard within an election's time.
+// alive reports whether a member was heard within an election's time.
 func (c *consensus) alive(id uint64) bool {
 	at, ok := c.lastHeard[id]
 	return id == uint64(c.node.opts.Self) || ok && c.tick-at <= electionTicks
@@ -160,7 +160,7 @@ func (n *Node) Status() Status {
 	return s
 }
 
-// Alone tells whether no other member votes.
+// Alone reports whether no other member votes.
 func (s *Status) Alone() bool {
 	return !slices.ContainsFunc(s.Members, func(o MemberStatus) bool { return o.Voter && o.ID != s.Self })
 }

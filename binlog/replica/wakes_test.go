@@ -6,7 +6,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// woken tells whether a goroutine was woken since the last call.
+// woken reports whether a goroutine was woken since the last call.
 func woken(c chan struct{}) bool {
 	select {
 	case <-c:

@@ -14,7 +14,7 @@ import (
 // directories with 0700: bodies of jobs are nobody else's business.
 type OS struct{}
 
-// IsNoSpace tells whether an error means that the disk, or the user's share of
+// IsNoSpace reports whether an error means that the disk, or the user's share of
 // it, is full, or that a file may not become larger.
 func IsNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)

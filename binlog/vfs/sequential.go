@@ -36,7 +36,7 @@ func (w *Sequential) Create(fs FS, name string) error {
 	return nil
 }
 
-// Open tells whether a file is open.
+// Open reports whether a file is open.
 func (w *Sequential) Open() bool { return w.file != nil }
 
 // Size is how long the file will be if nothing follows.

@@ -83,7 +83,7 @@ func look(cmd *cobra.Command, c *control.Client, nodes []string, digest bool) (*
 	}
 }
 
-// comparable tells whether all members that answer have a digest of the same entry.
+// comparable reports whether all members that answer have a digest of the same entry.
 func comparable(v *control.View) bool {
 	index := uint64(0)
 	for _, h := range v.Answers {

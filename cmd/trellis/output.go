@@ -42,7 +42,7 @@ func (f *outputFlags) printer(w io.Writer) (*printer, error) {
 	}, nil
 }
 
-// isTerminal tells whether w, a reader or a writer, is a terminal.
+// isTerminal reports whether w, a reader or a writer, is a terminal.
 func isTerminal(w any) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
@@ -60,7 +60,7 @@ type printer struct {
 	colors   bool
 }
 
-// err writes what is buffered, and tells whether anything could not be written.
+// err writes what is buffered, and reports whether anything could not be written.
 func (p *printer) err() error {
 	if err := p.w.Flush(); err != nil {
 		return fmt.Errorf("writing the output: %w", err)

@@ -138,7 +138,7 @@ func (v visibleWriter) Write(p []byte) (int, error) {
 // visibleText is visible for a text of several lines.
 func visibleText(s string) string { return escape(s, "\n\t") }
 
-// plain tells whether a terminal can show s as it is.
+// plain reports whether a terminal can show s as it is.
 func plain(s string) bool { return visibleText(s) == s }
 
 func escape(s, keep string) string {
@@ -168,7 +168,7 @@ func escape(s, keep string) string {
 	return b.String()
 }
 
-// shown tells whether a character is one that is seen. Those of the kinds C and Z, among
+// shown reports whether a character is one that is seen. Those of the kinds C and Z, among
 // them the controls and the overrides of direction, are not, except the space.
 func shown(r rune) bool { return unicode.IsPrint(r) }
 

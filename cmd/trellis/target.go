@@ -79,7 +79,7 @@ func (t *target) address() (bench.Address, error) {
 	return bench.ParseTLSAddress(t.addr, config)
 }
 
-// useTLS tells whether to speak TLS. A flag about it is a mistake if nothing speaks TLS:
+// useTLS reports whether to speak TLS. A flag about it is a mistake if nothing speaks TLS:
 // whoever gives it would not want to be served in plain text.
 func (t *target) useTLS() (bool, error) {
 	use := t.tls

@@ -38,7 +38,7 @@ func pids(t *testing.T, file string) (all []int) {
 	return all
 }
 
-// alive tells whether a process runs. One that has exited may not have been reaped, if its parent is gone too.
+// alive reports whether a process runs. One that has exited may not have been reaped, if its parent is gone too.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false

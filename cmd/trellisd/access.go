@@ -63,7 +63,7 @@ func (a *accessControl) load(contents [][]byte) error {
 	return err
 }
 
-// readable tells whether others than those on this machine may see what is sent to an
+// readable reports whether others than those on this machine may see what is sent to an
 // address.
 func readable(addr net.Addr) bool {
 	tcp, ok := addr.(*net.TCPAddr)

@@ -89,7 +89,7 @@ func (m *monitor) consoleMode(opt *options.Options, log *slog.Logger) string {
 	return opt.Console
 }
 
-// anybody tells whether everybody on this machine can connect to the server.
+// anybody reports whether everybody on this machine can connect to the server.
 func (m *monitor) anybody() bool {
 	return m.access == nil && slices.ContainsFunc(m.sockets, func(l net.Listener) bool {
 		_, ok := l.Addr().(*net.TCPAddr)

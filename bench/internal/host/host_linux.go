@@ -89,7 +89,7 @@ func Affinity(pid int) []int {
 	return cpus
 }
 
-// HasSeveralProcessors tells whether this machine has more than one processor, whichever of them this process may use.
+// HasSeveralProcessors reports whether this machine has more than one processor, whichever this process may use.
 var HasSeveralProcessors = sync.OnceValue(func() bool { return len(Processors()) > 1 })
 
 // ProcessorModel returns the name of the first processor.

@@ -145,7 +145,7 @@ func FileNumber(name string) (int, bool) {
 	return int(n), true
 }
 
-// ValidTube tells whether a tube's name is one that clients can use.
+// ValidTube reports whether a tube's name is one that clients can use.
 func ValidTube(name []byte) bool {
 	return len(name) > 0 && len(name) <= MaxTube && name[0] != '-' && len(bytes.Trim(name, tubeBytes)) == 0
 }

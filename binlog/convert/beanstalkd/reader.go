@@ -189,7 +189,7 @@ func (r *Reader) unwritten(e *Entry, name uint64, job []byte) error {
 	return io.EOF
 }
 
-// rest tells whether nothing but zeros follows.
+// rest reports whether nothing but zeros follows.
 func (r *Reader) rest() (bool, error) {
 	for {
 		_, err := r.r.Peek(1)

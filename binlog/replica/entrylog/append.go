@@ -167,7 +167,7 @@ func (l *Log) Install(id EntryID) error {
 	return l.beginBehind(id)
 }
 
-// holds tells whether the log holds that very entry, or begins behind it.
+// holds reports whether the log holds that very entry, or begins behind it.
 func (l *Log) holds(id EntryID) bool {
 	return id == l.state.base || l.table.has(id.Index) && l.table.term(id.Index) == id.Term
 }

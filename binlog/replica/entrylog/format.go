@@ -147,7 +147,7 @@ func (f *frame) decode(b []byte, salt uint32) bool {
 	return true
 }
 
-// sound tells whether the items of a frame, all of b behind its head, are as they
+// sound reports whether the items of a frame, all of b behind its head, are as they
 // were written.
 func (f *frame) sound(b []byte, salt uint32) bool {
 	content := salt
@@ -212,7 +212,7 @@ func sealItem(item []byte, salt uint32, content *uint32) {
 	*content = sum(*content, item[:itemSize])
 }
 
-// possibleItem tells whether a sound item can be one that this package has written.
+// possibleItem reports whether a sound item can be one that this package has written.
 func possibleItem(b []byte) bool {
 	if b[6]|b[7] != 0 || b[4] != itemEntry && b[5] != 0 {
 		return false

@@ -115,7 +115,7 @@ const (
 )
 
 // gather appends entries that are in memory, or some that are in one segment. It
-// tells whether more may follow.
+// reports whether more may follow.
 func (r *run) gather() (more bool, err error) {
 	l := r.log
 	l.mu.RLock()
@@ -165,7 +165,7 @@ func (r *run) gather() (more bool, err error) {
 	return false, l.fail("read", err)
 }
 
-// check tells whether what is wanted next is there, and of the same history as what
+// check reports whether what is wanted next is there, and of the same history as what
 // was read. With mu held. While nothing was read, any history will do.
 func (r *run) check() (on bool, err error) {
 	l := r.log

@@ -91,7 +91,7 @@ func (id Identity) Member() Member {
 // founder is the member that proposed the cluster: the one that is named first.
 func (id Identity) founder() Member { return id.Cluster.Members[0] }
 
-// equal tells whether two identities are the same.
+// equal reports whether two identities are the same.
 func (id Identity) equal(o Identity) bool {
 	return id.Incarnation == o.Incarnation && id.State == o.State && id.Self == o.Self && id.Round == o.Round &&
 		id.Cluster.ID == o.Cluster.ID && slices.Equal(id.Cluster.Members, o.Cluster.Members)

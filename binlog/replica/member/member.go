@@ -183,7 +183,7 @@ func (c Cluster) check() error {
 	return nil
 }
 
-// CheckName tells whether a node may have that name: 1 to MaxName letters, digits, dots,
+// CheckName reports whether a node may have that name: 1 to MaxName letters, digits, dots,
 // underscores and hyphens of ASCII, the first one not a hyphen.
 func CheckName(name string) error {
 	if name == "" || len(name) > MaxName || name[0] == '-' || strings.ContainsFunc(name, notInNames) {
@@ -193,12 +193,12 @@ func CheckName(name string) error {
 	return nil
 }
 
-// notInNames tells whether neither a node's name nor a host's has that character.
+// notInNames reports whether neither a node's name nor a host's has that character.
 func notInNames(c rune) bool {
 	return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-'
 }
 
-// CheckAddr tells whether peers can dial that address: a host name or an IP address that
+// CheckAddr reports whether peers can dial that address: a host name or an IP address that
 // is not the unspecified one, an IPv6 address in brackets, and a port from 1 to 65535.
 func CheckAddr(addr string) error {
 	host, port, err := net.SplitHostPort(addr)
@@ -272,7 +272,7 @@ func formatNodes(ns []Node) string {
 	return strings.Join(parts, ",")
 }
 
-// sameNodes tells whether two lists name the same nodes, in any order.
+// sameNodes reports whether two lists name the same nodes, in any order.
 func sameNodes(a, b []Node) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(n Node) bool { return !slices.Contains(b, n) })
 }

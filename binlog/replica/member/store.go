@@ -141,7 +141,7 @@ func (s *Store) Agree(lists ...[]Member) error {
 		s.dir, ErrDisagrees, formatNodes(last.Nodes()), formatNodes(s.nodes))
 }
 
-// agree tells whether a --cluster names the members, with or without the node itself.
+// agree reports whether a --cluster names the members, with or without the node itself.
 func agree(said []Node, self Node, members []Node) bool {
 	others := slices.DeleteFunc(slices.Clone(members), func(n Node) bool { return n == self })
 	return sameNodes(said, members) || sameNodes(said, others)
@@ -180,7 +180,7 @@ func (s *Store) advance(to State, from ...State) error {
 	return s.write(next)
 }
 
-// replace writes next if the identity is still old, and tells whether it was.
+// replace writes next if the identity is still old, and reports whether it was.
 func (s *Store) replace(old, next Identity) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

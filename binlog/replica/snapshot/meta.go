@@ -225,7 +225,7 @@ func (m *Meta) decode(b []byte) error {
 	return nil
 }
 
-// decodeLists reads what follows the fixed part, and tells whether it is as long as it
+// decodeLists reads what follows the fixed part, and reports whether it is as long as it
 // says.
 func (m *Meta) decodeLists(b []byte) bool {
 	rest := b[metaFixed:]

@@ -88,7 +88,7 @@ type Handler interface {
 var ErrPlain = errors.New("connections between members need TLS off loopback: " +
 	"--cluster-cert, --cluster-key and --cluster-ca")
 
-// CheckPlain tells whether members may talk without TLS: all addresses are on loopback.
+// CheckPlain reports whether members may talk without TLS: all addresses are on loopback.
 func CheckPlain(addrs ...string) error {
 	for _, addr := range addrs {
 		host, _, err := net.SplitHostPort(addr)

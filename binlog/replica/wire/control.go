@@ -156,7 +156,7 @@ func (s *controlStream) Write(b []byte) (int, error) {
 // cut shortens a text to what a frame may have.
 func cut(text string) string { return text[:min(len(text), maxText)] }
 
-// checkWay tells whether a message goes from the member at the other end to this node.
+// checkWay reports whether a message goes from the member at the other end to this node.
 func checkWay(m *raftpb.Message, self, from member.ID) error {
 	if member.ID(m.GetFrom()) != from || member.ID(m.GetTo()) != self {
 		return malformed("a message from %016x to %016x, on a connection from %s to %s", m.GetFrom(), m.GetTo(), from, self)

@@ -248,7 +248,7 @@ func meet(t testing.TB, ns ...*node) {
 	}
 }
 
-// connected tells whether all lanes to a member have a connection.
+// connected reports whether all lanes to a member have a connection.
 func (n *node) connected(id member.ID) bool {
 	p := n.tr.members.Load().peers[id]
 	if p == nil {

@@ -12,7 +12,7 @@ import (
 	"trellis/binlog/replica/member"
 )
 
-// CheckPattern tells whether names in certificates can be compared with a pattern. A pattern
+// CheckPattern reports whether names in certificates can be compared with a pattern. A pattern
 // is a DNS name, an IP address or a URI, or CN= and the common name of the subject. A *
 // stands for any characters but a slash, as package path has it.
 func CheckPattern(pattern string) error {
@@ -20,7 +20,7 @@ func CheckPattern(pattern string) error {
 	return err
 }
 
-// matches tells whether a certificate has a name that one of the patterns means.
+// matches reports whether a certificate has a name that one of the patterns means.
 func matches(cert *x509.Certificate, patterns []string) bool {
 	names := namesOf(cert)
 	return slices.ContainsFunc(patterns, func(pattern string) bool {

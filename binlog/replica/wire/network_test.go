@@ -327,7 +327,7 @@ func (f *framer) split(b []byte) (parts [][]byte) {
 	}
 }
 
-// message tells whether a part that split has returned is a frame with a raft message.
+// message reports whether a part that split has returned is a frame with a raft message.
 func (f *framer) message(part []byte) bool {
 	return f != nil && !f.foreign && len(part) >= frameHead+frameTail && string(part[:len(magic)]) != magic && kind(part[4]) == kindMessage
 }

@@ -49,7 +49,7 @@ func LoadTLS(cert, key, ca string, log *slog.Logger) (*Credentials, error) {
 	return c, nil
 }
 
-// load reads the files if one of them has changed, and tells whether one had.
+// load reads the files if one of them has changed, and reports whether one had.
 func (c *Credentials) load() (changed bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -244,7 +244,8 @@ func unquote(s string) string {
 	return s
 }
 
-// isNumber tells whether JSON would take s as a number, of a length that is no attack. JSON also takes space around it.
+// isNumber reports whether JSON would take s as a number, of a length that is no attack. JSON also takes space
+// around it.
 func isNumber(s string) bool {
 	return len(s) <= 40 && s != "" && (s[0] == '-' || isDigit(s[0])) && isDigit(s[len(s)-1]) && json.Valid([]byte(s))
 }

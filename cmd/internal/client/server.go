@@ -131,7 +131,7 @@ type Capabilities struct {
 	Extensions []string // commands, and "idp" and "con" for the tags of put
 }
 
-// Has tells whether the server has an extension. A nil c, of a server not asked yet, has none.
+// Has reports whether the server has an extension. A nil c, of a server not asked yet, has none.
 func (c *Capabilities) Has(name string) bool {
 	return c != nil && slices.Contains(c.Extensions, name)
 }

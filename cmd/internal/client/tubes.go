@@ -25,7 +25,7 @@ func CheckTube(name string) error {
 	return nil
 }
 
-// CheckGroup tells whether a group of jobs may have that name.
+// CheckGroup reports whether a group of jobs may have that name.
 func CheckGroup(name string) error {
 	const most = 64
 	if len(name) > most {

@@ -49,7 +49,7 @@ type Config struct {
 	// authenticated, and then the change is refused. Several goroutines may call it at
 	// once. It may be nil if Write is not set.
 	Who func(*http.Request) (user string, ok bool)
-	// Writes tells whether a user whom Who has named may change anything; nil for everybody.
+	// Writes reports whether a user whom Who has named may change anything; nil for everybody.
 	// Several goroutines may call it at once.
 	Writes func(user string) bool
 	// Hosts are names by which requests may come besides those of loopback and the

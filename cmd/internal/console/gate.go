@@ -48,7 +48,7 @@ type Gate struct {
 
 type session struct{ began, used time.Time }
 
-// ended tells whether a session has ended by itself.
+// ended reports whether a session has ended by itself.
 func (s *session) ended(now time.Time) bool {
 	return now.Sub(s.used) >= sessionIdle || now.Sub(s.began) >= sessionTime
 }
@@ -102,7 +102,7 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// right tells whether a token is that of the gate.
+// right reports whether a token is that of the gate.
 func (g *Gate) right(token string) bool {
 	sum := sha256.Sum256([]byte(token))
 	return subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1
@@ -166,7 +166,7 @@ func (g *Gate) endOldest() {
 	delete(g.sessions, oldest)
 }
 
-// admits tells whether a cookie is that of a session, which is used then.
+// admits reports whether a cookie is that of a session, which is used then.
 func (g *Gate) admits(c *http.Cookie) bool {
 	sum, now := sha256.Sum256([]byte(c.Value)), g.now()
 	g.mu.Lock()

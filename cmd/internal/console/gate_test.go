@@ -76,7 +76,7 @@ func bearing(token string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
 }
 
-// opens tells whether a cookie opens a page.
+// opens reports whether a cookie opens a page.
 func (g *gated) opens(c *http.Cookie) bool {
 	return g.ask(http.MethodGet, g.gate.base+"/put", with(c)).StatusCode == http.StatusOK
 }

@@ -189,5 +189,5 @@ func (c *Console) measure(ctx context.Context, now time.Time) {
 	}
 }
 
-// isGone tells whether an error says that there is no such thing.
+// isGone reports whether an error says that there is no such thing.
 func isGone(err error) bool { return errors.Is(err, client.ErrNotFound) }

@@ -81,7 +81,7 @@ func (r *request) known(conn *client.Conn) (err error) {
 	return err
 }
 
-// refreshes tells whether the script asks for the live parts of a page only. The rest may
+// refreshes reports whether the script asks for the live parts of a page only. The rest may
 // be left empty then.
 func (r *request) refreshes() bool { return r.Header.Get("Trellis-Refresh") != "" }
 

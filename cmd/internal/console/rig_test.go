@@ -313,5 +313,5 @@ func wantText(t testing.TB, page string, texts ...string) {
 // nobodyAsked lets everybody change things.
 func nobodyAsked(*http.Request) (string, bool) { return "ann", true }
 
-// containsAction tells whether a page has a form that goes there.
+// containsAction reports whether a page has a form that goes there.
 func containsAction(page, path string) bool { return strings.Contains(page, `action="`+path+`"`) }

@@ -123,7 +123,7 @@ type answerFrom struct {
 	Answer
 }
 
-// is tells whether a node was asked.
+// is reports whether a node was asked.
 func (h *answerFrom) is(n member.Node) bool {
 	return h.addr == n.Addr || h.Status != nil && h.Status.Node == n
 }

@@ -14,7 +14,7 @@ import (
 // Refusal is what a request is answered that is not Own, with [http.StatusMisdirectedRequest].
 const Refusal = "this server does not go by the name in the address: use its address, or give the name to --http-host"
 
-// Own tells whether a request came under a name of this host: one of loopback, the address
+// Own reports whether a request came under a name of this host: one of loopback, the address
 // that was connected to, or one of names. These may be written with a port, which does not count.
 func Own(r *http.Request, names []string) bool {
 	name := Name(r.Host)

@@ -184,7 +184,7 @@ func (c *Column) Compare(a, b *Tube) int {
 	return strings.Compare(x, y)
 }
 
-// Zero tells whether there is none of it, or whether it is not known.
+// Zero reports whether there is none of it, or whether it is not known.
 func (c *Column) Zero(t *Tube) bool {
 	if c.text != nil {
 		return c.text(t) == ""

@@ -77,7 +77,7 @@ func Each(
 
 // A task is what is done to one job after the other.
 type task struct {
-	// lines are the commands for a job, as many for each. The reply to the last one tells whether it is done.
+	// lines are the commands for a job, as many for each. The reply to the last one reports whether it is done.
 	lines func(j job) []string
 	want  string // the first word of that reply, when it is done
 	pri   bool   // lines needs the priority

@@ -149,7 +149,7 @@ func AllStatsTubes(ctx context.Context, c *client.Conn, tubes []string) ([]clien
 // pause is what limits a paused tube, in the words of stats-tube-x.
 const pause = "pause"
 
-// Paused tells whether the tube is paused, by a command or by its setting.
+// Paused reports whether the tube is paused, by a command or by its setting.
 func (t *Tube) Paused() bool { return t.Limited == pause }
 
 // limited is why it hands out no jobs, empty if nothing keeps it from that.

@@ -132,7 +132,7 @@ func (x *expirer) settle(jobs map[int]found, now time.Time) error {
 	return nil
 }
 
-// early tells whether a job has to be there at a time, which may be measured as badly as wrongTime
+// early reports whether a job has to be there at a time, which may be measured as badly as wrongTime
 // allows for.
 func (j expiring) early(at time.Time) bool {
 	return at.Before(j.put.from.Add(time.Duration(j.seconds)*time.Second - 2*time.Second))

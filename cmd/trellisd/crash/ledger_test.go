@@ -188,7 +188,7 @@ func (l *ledger) duplicate(d *deed) string {
 	return ""
 }
 
-// passedOver tells whether the limit of a job keeps it from being reserved.
+// passedOver reports whether the limit of a job keeps it from being reserved.
 func (l *ledger) passedOver(e entry) bool {
 	held := uint32(0)
 	for _, o := range l.jobs {
@@ -211,7 +211,7 @@ func (l *ledger) enter(e *entry, tube int) {
 	e.tube = tube
 }
 
-// waits tells whether a job that waits for a group has to.
+// waits reports whether a job that waits for a group has to.
 func (l *ledger) waits(k *keys) bool {
 	for _, e := range l.jobs {
 		if k.after != "" && e.keys.group == k.after && !(k.settled && e.state == "buried") {

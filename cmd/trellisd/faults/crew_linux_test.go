@@ -465,7 +465,7 @@ func TestAGatewayThatWasStoppedForLongResetsItsClients(t *testing.T) {
 	c.Agree()
 }
 
-// stands tells whether all of a process has stopped, which it does some time after SIGSTOP.
+// stands reports whether all of a process has stopped, which it does some time after SIGSTOP.
 func stands(p *servertest.Process) error {
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Cmd.Process.Pid))
 	for _, task := range tasks {

@@ -45,7 +45,7 @@ type producer struct {
 	acked int // jobs
 }
 
-// connected tells whether there is a connection, after an attempt to make one.
+// connected reports whether there is a connection, after an attempt to make one.
 func (p *producer) connected() bool {
 	addrs := p.c.Addrs()
 	if p.at != nil {

@@ -16,7 +16,7 @@ import (
 // sound histories need milliseconds. What takes longer is reported as undecided.
 const checkTime = 5 * time.Minute
 
-// Check tells whether the commands of a history can have been executed one after another,
+// Check reports whether the commands of a history can have been executed one after another,
 // each between its call and its return, by a queue that loses nothing. Its error names the
 // job and lists its commands. The history must have begun before the first job was put.
 func Check(history []Op) error {
@@ -157,10 +157,10 @@ func jobsOf(history []Op) ([]*life, error) {
 	return lives, nil
 }
 
-// refusedPut tells whether a put has made no job for certain.
+// refusedPut reports whether a put has made no job for certain.
 func (o *Op) refusedPut() bool { return o.Reply != "INSERTED" && o.Reply != "" }
 
-// mayBeIn tells whether the job can be in a tube: in the one that it was put into or, if it may
+// mayBeIn reports whether the job can be in a tube: in the one that it was put into or, if it may
 // become a dead letter, in that tube's DeadTube. Nobody moves it elsewhere.
 func (l *life) mayBeIn(tube string) bool {
 	return tube == l.put.Tube || l.put.Limit > 0 && tube == DeadTube(l.put.Tube)

@@ -63,7 +63,7 @@ func (l *life) deleted() *Op {
 	return nil
 }
 
-// Check tells whether a queue that goes on as if nothing happened can have given all these
+// Check reports whether a queue that goes on as if nothing happened can have given all these
 // replies. It is to be called after Audit.
 func (c *Crew) Check() error {
 	var all []error

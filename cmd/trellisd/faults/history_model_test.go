@@ -122,7 +122,7 @@ func (ss states) with(job int, s state) states {
 	return next
 }
 
-// open tells whether the limited key of a job lets it be reserved.
+// open reports whether the limited key of a job lets it be reserved.
 func (ss states) open(job int) bool {
 	s := ss[job]
 	held := uint32(0)
@@ -162,7 +162,7 @@ func (s state) step(o *Op, open bool) []state {
 	return []state{done}
 }
 
-// refused tells whether the reply says that there is no job for the command.
+// refused reports whether the reply says that there is no job for the command.
 func refused(o *Op) bool {
 	return o.Reply == "NOT_FOUND" || o.Reply == "TIMED_OUT" || o.Reply == "DEADLINE_SOON"
 }
@@ -259,7 +259,7 @@ func (s state) renewed(o *Op) state {
 	return s
 }
 
-// shows tells whether stats-job may say that of the job.
+// shows reports whether stats-job may say that of the job.
 func (s state) shows(x *Stats) bool {
 	return x.State == s.phase.String() && x.Tube == s.tube && x.Pri == s.pri && x.Delay == s.delay &&
 		x.Releases == s.releases && x.Buries == s.buries && x.Kicks == s.kicks

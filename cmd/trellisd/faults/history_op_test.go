@@ -33,7 +33,7 @@ const (
 	end Verb = "end of session"
 )
 
-// ofTube tells whether a command does not name its job.
+// ofTube reports whether a command does not name its job.
 func (v Verb) ofTube() bool {
 	return v == Reserve || v == PeekReady || v == PeekDelayed || v == PeekBuried || v == Flush
 }

@@ -382,7 +382,7 @@ func TestPrometheusAnswersWhatOperatorsAsk(t *testing.T) {
 	}
 }
 
-// ofCluster tells whether a query is for members of a cluster.
+// ofCluster reports whether a query is for members of a cluster.
 func ofCluster(query string) bool { return strings.Contains(query, "beanstalkd_cluster_") }
 
 func TestPrometheusAnswersWhatOperatorsOfAClusterAsk(t *testing.T) {

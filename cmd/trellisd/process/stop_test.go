@@ -50,7 +50,7 @@ func TestSignalsThatStopTheServer(t *testing.T) {
 	}
 }
 
-// late tells whether the clients of a server that has ended had no time to read: a machine that
+// late reports whether the clients of a server that has ended had no time to read: a machine that
 // stalls may hold them up for longer than the server waits.
 func late(s *servertest.Server) bool {
 	return slices.ContainsFunc(s.Log(), func(l string) bool { return strings.Contains(l, "did not read their last replies in time") })
@@ -70,7 +70,7 @@ func TestWhatWasAskedBeforeTheStopIsAnswered(t *testing.T) {
 	t.Error("not all commands were answered")
 }
 
-// stopAndRead stops a server that owes replies to many commands, and tells whether all came.
+// stopAndRead stops a server that owes replies to many commands, and reports whether all came.
 func stopAndRead(t *testing.T) (*servertest.Server, bool) {
 	t.Helper()
 	const jobs, size = 20, 1 << 20

@@ -4,7 +4,7 @@ package planted
 
 import "net"
 
-// Has tells whether a fault is planted, which this program does not know.
+// Has reports whether a fault is planted, which this program does not know.
 func Has(Fault) bool { return false }
 
 // Next returns the connection.

@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// Has tells whether the environment wants a fault planted: TRELLIS_PLANTED has the names of
+// Has reports whether the environment wants a fault planted: TRELLIS_PLANTED has the names of
 // those that are wanted, with commas between them.
 func Has(f Fault) bool {
 	return slices.Contains(strings.Split(os.Getenv("TRELLIS_PLANTED"), ","), string(f))

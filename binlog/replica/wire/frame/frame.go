@@ -43,7 +43,7 @@ func Sum(sum uint32, b []byte) uint32 { return crc32.Update(sum, castagnoli, b) 
 // Seal appends to b the checksum of what it has from an index on.
 func Seal(b []byte, from int) []byte { return le.AppendUint32(b, Sum(0, b[from:])) }
 
-// Sealed tells whether b ends with the checksum of all before.
+// Sealed reports whether b ends with the checksum of all before.
 func Sealed(b []byte) bool {
 	end := len(b) - Tail
 	return Sum(0, b[:end]) == le.Uint32(b[end:])

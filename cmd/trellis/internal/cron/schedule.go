@@ -98,7 +98,7 @@ func (f *field) value(word string) (int, error) {
 	return int(n), nil
 }
 
-// possible tells whether there is a day that fits. A day of the week comes in each month.
+// possible reports whether there is a day that fits. A day of the week comes in each month.
 func (s *schedule) possible() bool {
 	if !s.anyDay && !s.anyWeekday {
 		return true
@@ -116,7 +116,7 @@ func (s *schedule) possible() bool {
 
 func has(set uint64, n int) bool { return set>>n&1 != 0 }
 
-// shows tells whether a clock on the wall that shows t shows a time of the schedule.
+// shows reports whether a clock on the wall that shows t shows a time of the schedule.
 func (s *schedule) shows(t time.Time) bool {
 	day, weekday := has(s.days, t.Day()), has(s.weekdays, int(t.Weekday()))
 	fits := day && weekday
@@ -126,7 +126,7 @@ func (s *schedule) shows(t time.Time) bool {
 	return fits && has(s.months, int(t.Month())) && has(s.hours, t.Hour()) && has(s.minutes, t.Minute())
 }
 
-// fires tells whether the schedule fires at t, a whole minute in the entry's zone.
+// fires reports whether the schedule fires at t, a whole minute in the entry's zone.
 func (s *schedule) fires(t time.Time) bool {
 	if s.realTime {
 		return s.shows(t)

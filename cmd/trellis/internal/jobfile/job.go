@@ -88,7 +88,7 @@ func Parse(text []byte) (Job, error) {
 	return l.Job, nil
 }
 
-// loneSurrogate tells whether there is a \u escape of a surrogate without its other half.
+// loneSurrogate reports whether there is a \u escape of a surrogate without its other half.
 func loneSurrogate(text []byte) bool {
 	for i := 0; i < len(text); i++ {
 		if text[i] != '\\' {
@@ -109,7 +109,7 @@ func loneSurrogate(text []byte) bool {
 	return false
 }
 
-// surrogate tells whether text begins with \ud, one of these digits, and two more.
+// surrogate reports whether text begins with \ud, one of these digits, and two more.
 func surrogate(text []byte, digits string) bool {
 	if len(text) < 6 {
 		return false

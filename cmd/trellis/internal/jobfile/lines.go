@@ -56,13 +56,13 @@ func (l *Lines) Next() ([]byte, error) {
 	}
 }
 
-// Waiting tells whether Next may have to wait for the rest of the next line.
+// Waiting reports whether Next may have to wait for the rest of the next line.
 func (l *Lines) Waiting() bool {
 	there, _ := l.in.Peek(l.in.Buffered())
 	return bytes.IndexByte(there, '\n') < 0
 }
 
-// WaitingForText is Waiting for a reader that skips blank lines: it tells whether Next may have to wait for the rest
+// WaitingForText is Waiting for a reader that skips blank lines: it reports whether Next may have to wait for the rest
 // of the next line that is not blank.
 func (l *Lines) WaitingForText() bool {
 	there, _ := l.in.Peek(l.in.Buffered())

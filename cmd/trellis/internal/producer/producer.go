@@ -36,7 +36,7 @@ type Source interface {
 	// Next returns the next job, whose body is not changed after that. It returns io.EOF at the end, and a
 	// *Refusal for one that cannot be put; other errors end the producer.
 	Next() (Job, error)
-	// Waiting tells whether Next may have to wait for the next job.
+	// Waiting reports whether Next may have to wait for the next job.
 	Waiting() bool
 }
 

@@ -146,7 +146,7 @@ func (c *Collector) look(ctx context.Context, q Query) (s *Sample, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// first tells whether the look is about tubes that are the first ones by name, of which one answer can tell.
+	// first reports whether the look is about tubes that are the first ones by name, of which one answer can tell.
 	first := func() bool { return extended && (len(c.names) <= c.Limit || q.Filter == "" && q.Sort != byName) }
 
 	var stats client.Fields

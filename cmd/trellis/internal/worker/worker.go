@@ -146,7 +146,7 @@ func (w *worker) slot(ctx context.Context, c *conn) error {
 	}
 }
 
-// serve does jobs on a connection, until it fails or ctx ends. answered tells whether a job was settled or none was
+// serve does jobs on a connection, until it fails or ctx ends. answered reports whether a job was settled or none was
 // there: the server works, and the pauses between connections begin anew.
 func (w *worker) serve(ctx context.Context, c *conn) (answered bool, err error) {
 	for ctx.Err() == nil {

@@ -140,7 +140,7 @@ func TestAMinderKnowsWhatRuns(t *testing.T) {
 	}
 }
 
-// killed tells whether a process has ended by SIGKILL.
+// killed reports whether a process has ended by SIGKILL.
 func killed(err error) bool {
 	exit := (*exec.ExitError)(nil)
 	return errors.As(err, &exit) && exit.String() == "signal: killed"

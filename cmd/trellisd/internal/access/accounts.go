@@ -24,7 +24,7 @@ const maxAccounts = 1000
 // maxAccountName is the most bytes in an account's name.
 const maxAccountName = 64
 
-// isAccount tells whether a line is about an account. A client may have the name account: its
+// isAccount reports whether a line is about an account. A client may have the name account: its
 // line goes on with a credential, which has a colon.
 func isAccount(fields []string) bool {
 	return fields[0] == "account" && (len(fields) == 1 || !strings.Contains(fields[1], ":"))

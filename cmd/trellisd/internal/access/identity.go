@@ -23,7 +23,7 @@ type identity struct {
 	admissions throttle.Throttle // of lines in the log
 }
 
-// same tells whether two lines say the same of the same clients.
+// same reports whether two lines say the same of the same clients.
 func (l *line) same(o *line) bool {
 	return l.name == o.name && l.credential == o.credential && l.rights == o.rights && l.account == o.account &&
 		strings.Join(l.tubes, ",") == strings.Join(o.tubes, ",")

@@ -54,7 +54,7 @@ type limit struct {
 	timer      *time.Timer // reports those that are unreported; nil while there are none
 }
 
-// allow tells whether a command is to be told of by itself, and if so, how many were not before it.
+// allow reports whether a command is to be told of by itself, and if so, how many were not before it.
 func (l *limits) allow(of limitOf) (unreported int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -69,7 +69,7 @@ func (r *rig) must(i int, s, want string) (c *asideClient, line string) {
 	return c, line
 }
 
-// held tells whether a client of a member has a job reserved, which is in a tube of its own.
+// held reports whether a client of a member has a job reserved, which is in a tube of its own.
 func (r *rig) hold(i int, tube string) (c *asideClient) {
 	r.t.Helper()
 	r.eventually(fmt.Sprintf("a client of member %d holds a job", i), func() bool {

@@ -183,7 +183,7 @@ func (g *gateway) hello(ctx context.Context, now *reign, loop int) (h wire.Trunk
 	}, nil
 }
 
-// knowsNumbers tells whether the loops' numbers are known, and the leader of a reign has not refused one since.
+// knowsNumbers reports whether the loops' numbers are known, and the leader of a reign has not refused one since.
 func (g *gateway) knowsNumbers(now *reign) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -297,5 +297,5 @@ func (q *Queue) Forwarding() *Forwarding {
 	return &Forwarding{Reactor: c.server, Addrs: c.addrs, Attached: loops == c.server.Loops(), Fence: c.server.Fence()}
 }
 
-// resumes tells whether clients go on under another leader.
+// resumes reports whether clients go on under another leader.
 func (q *Queue) resumes() bool { return q.trunks >= resumesSince }

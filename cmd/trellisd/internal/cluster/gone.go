@@ -52,7 +52,7 @@ func (a *absences) of(number uint32) *absence {
 	return x
 }
 
-// began notes a trunk of a loop, and tells whether it is the first one. The number is one of
+// began notes a trunk of a loop, and reports whether it is the first one. The number is one of
 // those of tick, unless it is gone.
 func (a *absences) began(number uint32) (first bool) {
 	a.mu.Lock()

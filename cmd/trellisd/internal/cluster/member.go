@@ -296,7 +296,7 @@ func (m *Member) resign(why string) {
 	}
 }
 
-// leads tells whether the node was elected.
+// leads reports whether the node was elected.
 func (m *Member) leads() bool {
 	node := m.node.Load()
 	return node != nil && node.Status().Leads

@@ -52,7 +52,7 @@ type Queue struct {
 	fail func(error)
 	// resign has the node step down. Set before the node runs.
 	resign func(why string)
-	// leads tells whether the node was elected. Set before the node runs.
+	// leads reports whether the node was elected. Set before the node runs.
 	leads func() bool
 	// fence is that of the node. Set before the node runs.
 	fence func(ctx context.Context, l *replica.Leadership, executed bool) (uint64, error)

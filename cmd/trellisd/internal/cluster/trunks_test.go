@@ -66,7 +66,7 @@ func TestAGatewayWaitsForALeaderThatDoesNotServeYet(t *testing.T) {
 	}
 }
 
-// unheldBy tells whether something may be done.
+// unheldBy reports whether something may be done.
 func (s *service) unheldBy(q *Queue) error {
 	s.clients = &clients{queue: q}
 	return s.unheld(func() error { return nil })

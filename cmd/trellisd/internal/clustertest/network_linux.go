@@ -241,7 +241,7 @@ func (n *Network) connect(in net.Conn, to string) error {
 	return nil
 }
 
-// isCut tells whether two nodes are cut off from each other. With mu held.
+// isCut reports whether two nodes are cut off from each other. With mu held.
 func (n *Network) isCut(a, b string) bool {
 	return n.rules[direction{a, b}].cut || n.rules[direction{b, a}].cut
 }
@@ -270,7 +270,7 @@ func (n *Network) pump(l *link, from, to net.Conn, d direction) {
 	}
 }
 
-// await waits until bytes may pass, and tells whether the link is still there.
+// await waits until bytes may pass, and reports whether the link is still there.
 func (n *Network) await(l *link, d direction) (delay time.Duration, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -299,7 +299,7 @@ func (n *Network) source(in net.Conn) (string, error) {
 	return "", nil
 }
 
-// hasSocket tells whether a process has a socket open.
+// hasSocket reports whether a process has a socket open.
 func hasSocket(pid int, inode uint32) bool {
 	dir := fmt.Sprintf("/proc/%d/fd/", pid)
 	want := fmt.Sprintf("socket:[%d]", inode)

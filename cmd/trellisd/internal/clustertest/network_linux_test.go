@@ -60,7 +60,7 @@ func dial(t *testing.T, addr string) net.Conn {
 	return c
 }
 
-// reached tells whether a new connection gets through: one that is reset may be so before
+// reached reports whether a new connection gets through: one that is reset may be so before
 // the dialler has it.
 func reached(addr, text string) bool {
 	c, err := net.Dial("tcp", addr)

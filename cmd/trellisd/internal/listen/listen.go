@@ -39,7 +39,7 @@ func Open(
 	return opened, nil
 }
 
-// Check tells whether an address, with a port for one that names none, is written so that Open
+// Check reports whether an address, with a port for one that names none, is written so that Open
 // understands it. It does not look whether this machine has the address.
 func Check(addr, port string) error {
 	a, err := parseAddress(strings.TrimSuffix(addr, ProxySuffix), port)

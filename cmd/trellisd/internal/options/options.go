@@ -147,7 +147,7 @@ type Cluster struct {
 	MemberNames, AdminNames []string // patterns of names in certificates; see wire.Credentials
 }
 
-// Member tells whether the server is a member of a cluster.
+// Member reports whether the server is a member of a cluster.
 func (c *Cluster) Member() bool { return c.Node.Name != "" }
 
 // ListenAddr is the address for connections of the other members.

@@ -204,7 +204,7 @@ func (f *Files) use(contents [][]byte, sum [sha256.Size]byte, err error) error {
 // Stats returns the counts. Any goroutine may call it.
 func (f *Files) Stats() Stats { return f.outcomes.Stats() }
 
-// glance tells whether the system knows of a change since the last glance. It misses one that leaves
+// glance reports whether the system knows of a change since the last glance. It misses one that leaves
 // size and time of a file as they were, and comes with a delay from a file on a network.
 func (f *Files) glance() (changed bool) {
 	states := make([]os.FileInfo, len(f.paths))

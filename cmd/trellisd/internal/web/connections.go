@@ -64,7 +64,7 @@ func (s *connections) leave(c net.Conn) {
 	}
 }
 
-// begin tells whether a request may begin on a connection. If so, end ends it.
+// begin reports whether a request may begin on a connection. If so, end ends it.
 func (s *connections) begin(c net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

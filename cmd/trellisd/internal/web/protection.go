@@ -243,7 +243,7 @@ func (p *Protection) now() *state {
 // Stats are what has become of changes of the file, as far as a request has come since.
 func (p *Protection) Stats() reload.Stats { return p.outcomes.Stats() }
 
-// Authenticates tells whether only those are let through who have proved who they are: by a
+// Authenticates reports whether only those are let through who have proved who they are: by a
 // name and a password, or by a certificate. If so, that does not change.
 func (p *Protection) Authenticates() bool {
 	p.mu.Lock()
@@ -258,7 +258,7 @@ func (p *Protection) Names() []string {
 	return slices.Collect(maps.Keys(p.state.Users))
 }
 
-// secure makes an http.Server serve by TLS, if the file says so, and tells whether it does.
+// secure makes an http.Server serve by TLS, if the file says so, and reports whether it does.
 func (p *Protection) secure(server *http.Server) bool {
 	if p.now().tls == nil {
 		return false

@@ -370,7 +370,7 @@ func TestSlowRequestsKeepNoProbeOut(t *testing.T) {
 	}
 }
 
-// connection is one that only tells whether it was closed.
+// connection only reports whether it was closed.
 type connection struct {
 	net.Conn
 	closed bool
