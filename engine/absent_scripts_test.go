@@ -18,7 +18,7 @@ type away struct {
 	listed listEnd // of its last list-jobs
 }
 
-// canPart tells whether a client can go on elsewhere: nothing of its commands is half executed.
+// canPart reports whether a client can go on elsewhere: nothing of its commands is half executed.
 func (c *simConn) canPart() bool {
 	s := &c.session
 	return s.incoming == nil && (s.wait == nil || s.wait.task == nil)

@@ -19,7 +19,7 @@ func (e *Engine) tubeIn(shard int, prefix string) string {
 	}
 }
 
-// check tells whether the engine is in order.
+// check reports whether the engine is in order.
 func (s *sim) check(t *testing.T) {
 	t.Helper()
 	for _, err := range (&census{engine: s.engine, sessions: s.sessions()}).run() {

@@ -50,6 +50,6 @@ func newEngine(cfg Config, seed maphash.Seed) *Engine {
 // goroutine may call it.
 func (e *Engine) Drain(on bool) { e.draining.Store(on) }
 
-// Draining tells whether drain mode is on. A client's command may have changed it, too.
+// Draining reports whether drain mode is on. A client's command may have changed it, too.
 // Any goroutine may call it.
 func (e *Engine) Draining() bool { return e.draining.Load() }

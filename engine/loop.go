@@ -125,7 +125,7 @@ func (e *Engine) NewLoop(waker Waker) *Loop {
 	return l
 }
 
-// Busy tells whether the loop's goroutine is inside a locked part of the
+// Busy reports whether the loop's goroutine is inside a locked part of the
 // engine. When it is found so after a panic, the engine's state may be broken
 // and the process must not go on.
 func (l *Loop) Busy() bool { return l.tx.Open() }
@@ -133,7 +133,7 @@ func (l *Loop) Busy() bool { return l.tx.Open() }
 // Refill begins a round: the loop has polled for input since the last one.
 func (l *Loop) Refill() { l.budget, l.behind, l.gaveBack = roundBudget, false, false }
 
-// Spend takes a cost off the round's budget and tells whether any is left. A single
+// Spend takes a cost off the round's budget and reports whether any is left. A single
 // command of a client's is executed without; what takes long waits for the next
 // round.
 func (l *Loop) Spend(cost int) bool {
@@ -190,7 +190,7 @@ func (l *Loop) Next(now Time) *Session {
 	return nil
 }
 
-// pending tells whether there is something left to do that needs no alarm. It gives
+// pending reports whether there is something left to do that needs no alarm. It gives
 // memory back that nobody has a use for.
 func (l *Loop) pending(now Time) bool {
 	if l.budget > 0 && !l.gaveBack && arena.Discarded() {
@@ -211,7 +211,7 @@ func (l *Loop) post(s *Session, by *tx) {
 	}
 }
 
-// unlockMail unlocks the mail, to which something was added, and tells whether the loop is to be woken.
+// unlockMail unlocks the mail, to which something was added, and reports whether the loop is to be woken.
 func (l *Loop) unlockMail() (wake bool) {
 	wake = !l.mail.woken
 	l.mail.woken = true
@@ -313,7 +313,7 @@ func (e *Engine) Room() {
 	}
 }
 
-// feed has the sessions that found no room in the journal try again.
+// feed queues the sessions that found no room in the journal: they try again.
 func (l *Loop) feed() {
 	l.fed.Store(false)
 	for i, s := range l.starved {

@@ -2,8 +2,8 @@ package engine
 
 import "trellis/binlog/journal"
 
-// A rollCall has sessions described, or ended, by the loops that they belong to, one loop after the
-// other, each in its own time, and then lets the session go on that has asked. Whoever has
+// A rollCall is a request to describe sessions, or to end them, that goes from loop to loop: each does its own, in
+// its own time. Then the session goes on that has asked. Whoever has
 // it in hand owns it: the loops pass it on through their mailboxes.
 type rollCall struct {
 	asker *Session
@@ -25,7 +25,7 @@ type rollCall struct {
 // span is a part of rollCall.text.
 type span struct{ from, to int }
 
-// callRoll has sessions described, and the session s resumed with t when they are.
+// callRoll asks the loops of sessions to describe them. When they have, s is resumed with t.
 func (s *Session) callRoll(c *rollCall, t task) Outcome {
 	c.asker = s
 	if s.flags&restricted != 0 {
@@ -59,7 +59,7 @@ func (c *rollCall) goOn(on *Loop) {
 }
 
 // answerCall does a slice of the first call: it describes sessions of the loop for others,
-// or has the asker go on.
+// or queues the asker.
 func (l *Loop) answerCall(now Time) {
 	c := l.calls.First()
 	if len(c.loops) > 0 && !c.visit(l, now) {

@@ -8,7 +8,7 @@ import (
 
 // What the model says of jobs that expire.
 
-// overdue tells whether a job has expired, unless it is buried.
+// overdue reports whether a job has expired, unless it is buried.
 func (m *model) overdue(j *modelJob) bool {
 	t := j.keys.Terms
 	return t != nil && t.Expires > 0 && j.kicks == 0 && m.now >= j.created+seconds(t.Expires)
@@ -35,7 +35,7 @@ func (m *model) restoreExpiry(j *modelJob) {
 	}
 }
 
-// expires tells whether a job is to be looked at now.
+// expires reports whether a job is to be looked at now.
 func (m *model) expires(j *modelJob) bool { return j.expiry <= m.now }
 
 // expireDue has the jobs expire that are due, of those that are asked for.

@@ -343,7 +343,7 @@ func (m *model) backOff(j *modelJob) {
 	m.dispatch(j.tube)
 }
 
-// exhausts tells whether a job whose reservation has failed becomes a dead letter.
+// exhausts reports whether a job whose reservation has failed becomes a dead letter.
 func (m *model) exhausts(j *modelJob) bool {
 	most := m.policy(j.tube.name).Attempts
 	return most > 0 && j.attempts >= int(most)
@@ -366,7 +366,7 @@ func (m *model) buryDead(j *modelJob) {
 	m.drop(old)
 }
 
-// judges tells whether somebody works on a job of which a time-out makes something else than a ready
+// judges reports whether somebody works on a job of which a time-out makes something else than a ready
 // one, or whether one may expire.
 func (m *model) judges() bool {
 	return len(m.all(func(j *modelJob) bool {

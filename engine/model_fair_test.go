@@ -56,12 +56,12 @@ func (m *model) forget(t *modelTube) {
 	}
 }
 
-// fair tells whether a job of a tube has a fair key.
+// fair reports whether a job of a tube has a fair key.
 func (m *model) fair(t *modelTube) bool {
 	return m.countJobs(func(j *modelJob) bool { return j.tube == t && j.keys.Fair() != "" }) > 0
 }
 
-// share brings the laps of a tube up to date, and tells whether it has fair keys.
+// share brings the laps of a tube up to date, and reports whether it has fair keys.
 func (m *model) share(t *modelTube) bool {
 	jobs := m.all(func(j *modelJob) bool { return j.tube == t }, byID)
 	x := &t.laps

@@ -31,7 +31,7 @@ func (j *modelJob) terms() journal.Terms {
 
 func (j *modelJob) after() groupWait { return groupWait{j.terms().After, j.terms().Settled} }
 
-// complete tells whether a job need not wait.
+// complete reports whether a job need not wait.
 func (m *model) complete(w groupWait) bool {
 	return m.countJobs(func(j *modelJob) bool {
 		return j.terms().Group == w.group && !(w.settled && j.state == "buried")

@@ -18,7 +18,7 @@ type modelTombstone struct {
 	end  Time
 }
 
-// passedOver tells whether a job's limit keeps it from being reserved.
+// passedOver reports whether a job's limit keeps it from being reserved.
 func (m *model) passedOver(j *modelJob) bool {
 	k := j.keys
 	return k.Limited != "" && m.countJobs(func(o *modelJob) bool {
@@ -80,7 +80,7 @@ func (m *model) duplicate(c *modelClient, p *modelPut) string {
 	return fmt.Sprintf("INSERTED %d %s %d\r\n", j.id, strings.ToUpper(j.state), p.pri)
 }
 
-// mayHave tells whether there may be the keys of one more job.
+// mayHave reports whether there may be the keys of one more job.
 func (m *model) mayHave(t *modelTube, k journal.Keys) bool {
 	if m.maxKeys == 0 {
 		return true

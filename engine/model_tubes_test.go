@@ -142,7 +142,7 @@ func (m *model) opens(t *modelTube) Time {
 	return m.started[t.name] - (burst-1)*interval
 }
 
-// shut tells whether a tube hands out no jobs.
+// shut reports whether a tube hands out no jobs.
 func (m *model) shut(t *modelTube) bool {
 	return m.paused(t) || m.policy(t.name).Paused || m.opens(t) > m.now
 }

@@ -34,7 +34,7 @@ func (r *Rate) terms() rateTerms {
 	return rateTerms{interval, max(second/10, interval)}
 }
 
-// Limited tells whether there is a limit now.
+// Limited reports whether there is a limit now.
 func (r *Rate) Limited() bool { return r.account.limits.Load().Rate > 0 }
 
 // Left returns how many commands may be executed now, a great number without a limit.

@@ -25,7 +25,7 @@ type slowLoop struct {
 
 func slow(t *testing.T, s *sim) *slowLoop { return &slowLoop{t: t, sim: s, loop: s.loops[0]} }
 
-// round pulls all that may happen until the loop polls again, and tells whether the
+// round pulls all that may happen until the loop polls again, and reports whether the
 // loop has asked for another one.
 func (l *slowLoop) round() (again bool) {
 	l.loop.woken = false

@@ -220,7 +220,7 @@ func (s *Session) HalfClose(now Time, out *Output) Outcome {
 	return Done
 }
 
-// Reserves tells whether the session has reserved a job. It takes the lock of
+// Reserves reports whether the session has reserved a job. It takes the lock of
 // each shard in which it ever has.
 func (s *Session) Reserves(now Time) bool { return s.loop.tx.CountReserved(now, s.reserved, 1) > 0 }
 
@@ -258,21 +258,21 @@ func (s *Session) waiter() *wait {
 	return s.wait
 }
 
-// yield has the session go on with a task when others had their turn.
+// yield queues the session: it goes on with a task when others had their turn.
 func (s *Session) yield(t task) Outcome {
 	s.waiter().task = t
 	s.loop.turns.Push(s)
 	return Wait
 }
 
-// awaitRoom has the session go on with a task when the journal may have room for it.
+// awaitRoom makes the session go on with a task when the journal may have room for it.
 func (s *Session) awaitRoom(t task) Outcome {
 	s.waiter().task = t
 	s.loop.starve(s)
 	return Wait
 }
 
-// starve has a session try again when the journal may have room.
+// starve makes a session try again when the journal may have room.
 func (l *Loop) starve(s *Session) {
 	if l.starving.Load() {
 		l.starved = append(l.starved, s)

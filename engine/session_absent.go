@@ -21,8 +21,8 @@ func (e *Engine) CloseAbsent(number uint32) {
 	e.endAbsent(e.dismissNumber(number), 0)
 }
 
-// endAbsent has the loops give back what absent sessions held. Their end is on record up to pos, or is to be
-// recorded if that is 0.
+// endAbsent hands absent sessions to loops, which give back what they have reserved. Their end is on record up to
+// pos, or is to be recorded if that is 0.
 func (e *Engine) endAbsent(held []*reservationSet, pos journal.Pos) {
 	if len(held) == 0 {
 		return
@@ -38,7 +38,7 @@ func (e *Engine) endAbsent(held []*reservationSet, pos journal.Pos) {
 	}
 }
 
-// revive has a closed session that nobody carries end on the loop. Any goroutine may call it.
+// revive gives the loop a closed session that nobody carries, to be ended. Any goroutine may call it.
 func (l *Loop) revive(s *Session) {
 	l.mail.mu.Lock()
 	l.mail.list = append(l.mail.list, s)

@@ -23,7 +23,7 @@ const (
 	NotDone
 )
 
-// Harmless tells whether the reply to a command depends on nothing but its bytes and the tubes that its client
+// Harmless reports whether the reply to a command depends on nothing but its bytes and the tubes that its client
 // uses and watches, and changes nothing else: so it may be executed although others behind it were done.
 func (s *Session) Harmless(cmd *codec.Command) bool {
 	switch cmd.Op {
@@ -117,7 +117,7 @@ var lostReplies = [codec.NumCommands]struct {
 	codec.OpDeleteTubeJobs:     {"DELETED 1\r\n", anEnd},
 }
 
-// fits tells whether a command can have an effect, of which another server has told.
+// fits reports whether a command can have an effect, of which another server has told.
 func fits(cmd *codec.Command, x *journal.Effect) bool {
 	if !x.Valid() {
 		return false

@@ -49,7 +49,7 @@ func (s *Session) Detach() (d *Detached, ok bool) {
 	return s.detachIf(s.flags&onRecord == 0 && !s.Begun() && !s.holds())
 }
 
-// Begun tells whether the session waits in a command of which a part may have been executed.
+// Begun reports whether the session waits in a command of which a part may have been executed.
 func (s *Session) Begun() bool {
 	if s.wait == nil {
 		return false
@@ -128,7 +128,7 @@ func (s *Session) detached() *Detached {
 	return d
 }
 
-// holds tells whether the client was told of a job that the session has reserved.
+// holds reports whether the client was told of a job that the session has reserved.
 func (s *Session) holds() bool {
 	n := s.loop.tx.CountReserved(0, s.reserved, 2)
 	if n == 1 && s.handedOver() != 0 {

@@ -104,7 +104,7 @@ func (g *Grant) Terms() (name, account string, rights Rights, tubes []string) {
 	return g.name, g.of, g.rights, tubes
 }
 
-// permits tells whether a tube is the client's.
+// permits reports whether a tube is the client's.
 func (g *Grant) permits(tube string) bool {
 	if strings.HasPrefix(tube, TokenTube) {
 		return false
@@ -118,11 +118,11 @@ func (g *Grant) permits(tube string) bool {
 	return found
 }
 
-// permitsGroup tells whether a put may name a group, which is nil if it names none. A group
+// permitsGroup reports whether a put may name a group, which is nil if it names none. A group
 // spans tubes, and so belongs to whom a tube of its name would.
 func (g *Grant) permitsGroup(name []byte) bool { return name == nil || g.permits(string(name)) }
 
-// shows tells whether the client is shown the connection of a session: one of a client of
+// shows reports whether the client is shown the connection of a session: one of a client of
 // the same name, unless it may administer the server. What others use and watch is no
 // reason: a connection that idles uses default, whoever it belongs to.
 func (g *Grant) shows(s *Session) bool {
@@ -161,7 +161,7 @@ func (l *Loop) openGranted(s *Session, g *Grant, goesOn bool, now Time) error {
 	return nil
 }
 
-// permits is what tells whether a tube is the client's, nil if all are.
+// permits returns a function that reports whether a tube is the client's, nil if all are.
 func (s *Session) permits() func(tube string) bool {
 	if s.flags&restricted == 0 {
 		return nil
@@ -196,7 +196,7 @@ func (s *Session) restrict(now Time, cmd *codec.Command, out *Output) (outcome O
 	return Done, false
 }
 
-// mayExecute tells whether the client has a right to a command. It does not look at the job
+// mayExecute reports whether the client has a right to a command. It does not look at the job
 // that a command names.
 func (s *Session) mayExecute(cmd *codec.Command) bool {
 	g := s.wait.grant
@@ -299,7 +299,7 @@ func (s *Session) hidden(now Time, cmd *codec.Command) string {
 	return tube
 }
 
-// onlyWorks tells whether the session may change no jobs but those that it has reserved.
+// onlyWorks reports whether the session may change no jobs but those that it has reserved.
 func (s *Session) onlyWorks() bool {
 	return s.flags&restricted != 0 && s.wait.grant.rights&RightManage == 0
 }

@@ -161,7 +161,7 @@ func (sh *shard) fire() {
 	sh.by.spend(most - sh.moves)
 }
 
-// mayMove tells whether one more job may become ready by time, or be handed over.
+// mayMove reports whether one more job may become ready by time, or be handed over.
 func (sh *shard) mayMove() bool {
 	sh.moves--
 	return sh.moves >= 0

@@ -53,7 +53,7 @@ type tally struct {
 
 var errAccountFull = errors.New("the account of the tube has as much as it may have")
 
-// overLimit tells whether n is more than a limit allows. A limit of 0 is none.
+// overLimit reports whether n is more than a limit allows. A limit of 0 is none.
 func overLimit(n, limit int64) bool { return limit > 0 && n > limit }
 
 // admit counts a job of so many bytes, unless that would be too much. Others may do so at the
@@ -76,7 +76,7 @@ func (a *tally) admit(bytes int64) bool {
 	return true
 }
 
-// fits tells whether there is room for so many bytes, and counts none.
+// fits reports whether there is room for so many bytes, and counts none.
 func (a *tally) fits(bytes int64) bool {
 	if a != nil && overLimit(a.memory.Load()+bytes, a.account.limits.Load().Memory) {
 		a.refusedMemory.Add(1)
@@ -140,7 +140,7 @@ func (a *tally) removeTube() {
 	}
 }
 
-// keysFit tells whether the account has no more keys than it may have.
+// keysFit reports whether the account has no more keys than it may have.
 func (a *tally) keysFit() bool {
 	if a != nil && overLimit(a.keys.Load(), a.account.limits.Load().Keys) {
 		a.refusedKeys.Add(1)

@@ -136,7 +136,7 @@ func (b *batch) Add(c *tx, now Time, id uint64, of *reservationSet) bool {
 	return has
 }
 
-// Empty tells whether no job was reserved.
+// Empty reports whether no job was reserved.
 func (b *batch) Empty() bool { return len(b.jobs) == 0 }
 
 // batchSlice is how many bytes of bodies are copied before others have their turn.

@@ -100,7 +100,7 @@ func (b *bulk) begin(t *tube, v verb, from state, bound uint32) {
 	b.from(t, from, bound)
 }
 
-// from has b take at most bound jobs that are in a state or shown to be. A kick leaves held ones.
+// from makes b take at most bound jobs that are in a state or shown to be. A kick leaves held ones.
 func (b *bulk) from(t *tube, in state, bound uint32) {
 	n := t.count(in)
 	b.heads[0] = in
@@ -142,7 +142,7 @@ func (b *bulk) Turn(c *tx, now Time, out *Output) (more bool, err error) {
 // Done is how many jobs it was done to.
 func (b *bulk) Done() int { return b.done }
 
-// full tells whether others are to get the locks.
+// full reports whether others are to get the locks.
 func (b *bulk) full() bool { return *b.shard.by.budget <= b.end }
 
 // do does to a job what the operation is for. If it fails, nothing has changed.

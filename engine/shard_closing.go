@@ -182,7 +182,7 @@ type heldJob struct {
 }
 
 // HeldBy appends up to n of the jobs that a client has reserved to list, those whose
-// time to run ends first, in the order in which they were reserved. It also tells how many
+// time to run ends first, in the order in which they were reserved. It also returns how many
 // there are, and whether the client waits for a job, in the same moment. A client that may be claimed watches
 // tubes in these shards.
 func (c *tx) HeldBy(

@@ -39,8 +39,8 @@ func (sh *shard) buryDead(r ref, j *job, ch change, what fate, to *shard, out *O
 
 // enter takes the lock of another shard while this one does what is due in it. What is due
 // in the other is left alone. ok is false if the lock is taken by somebody who may be waiting
-// for one that is held: locks are waited for in the order of the shards' numbers only. entered
-// tells that the lock is to be released.
+// for one that is held: locks are waited for in the order of the shards' numbers only. entered:
+// the lock is to be released.
 func (sh *shard) enter(to *shard) (entered, ok bool) {
 	c := sh.by
 	switch {

@@ -42,18 +42,18 @@ func (e *expiry) Stand(i int) { e.k.place = uint32(i) + 1 }
 // expiryMemory is what a job takes in the heap of expiries.
 const expiryMemory = 16
 
-// overdue tells whether a job has expired, unless it is buried.
+// overdue reports whether a job has expired, unless it is buried.
 func (sh *shard) overdue(j *job) bool {
 	return j.flags&expires != 0 && !sh.kicked(j) && sh.keyedOf(j).expiry(j) <= sh.now
 }
 
-// kicked tells whether a job was ever kicked.
+// kicked reports whether a job was ever kicked.
 func (sh *shard) kicked(j *job) bool { return j.counters != 0 && sh.counters.At(j.counters).kicks > 0 }
 
 // expiry is when a job with keys k expires that has an expiry.
 func (k *keyed) expiry(j *job) Time { return j.created + seconds(k.terms.Expires) }
 
-// awaitExpiry has a job with an expiry stand in the heap if it has to, after a change.
+// awaitExpiry puts a job with an expiry into the heap if it belongs there after a change.
 func (sh *shard) awaitExpiry(j *job) {
 	switch k := sh.keyedOf(j); {
 	case sh.kicked(j):
@@ -80,7 +80,7 @@ func (sh *shard) forgetExpiry(k *keyed) {
 	}
 }
 
-// Expire has the timer fire again: what is due is done before timers fire.
+// Expire arms the timer again: what is due is done before timers fire.
 func (x *expiries) Expire(int64) (done bool) {
 	x.arm()
 	return true

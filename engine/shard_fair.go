@@ -43,7 +43,7 @@ type laps struct {
 	next uint64 // the first one after that in which it has started a job
 }
 
-// join has a key that gets a candidate take part in a lap.
+// join lets a key that gets a candidate take part in a lap.
 func (l *laps) join(lap uint64) { l.now = max(l.next, lap) }
 
 // start has a key start a job, and returns the lap that is under way then. The key has waited for

@@ -104,7 +104,7 @@ func (f *Follower) Full(r *journal.Record, segment uint32) (replaced journal.For
 	return replaced, nil
 }
 
-// hasKeys tells whether a job has these keys, and none of them was lost.
+// hasKeys reports whether a job has these keys, and none of them was lost.
 func (sh *shard) hasKeys(j *job, keys *journal.Keys) bool {
 	has := sh.keysOf(j)
 	return has.Equal(keys) && (j.flags == 0 || !sh.keyedOf(j).lost)

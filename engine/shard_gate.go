@@ -19,7 +19,7 @@ type limits struct {
 	interval, early, due Time
 }
 
-// limited tells whether a policy shuts its tube at times.
+// limited reports whether a policy shuts its tube at times.
 func limited(p *journal.Policy) bool { return p.Rate > 0 || p.MaxReserved > 0 || p.Paused }
 
 // set makes the limits those of a policy. What was started counts on; a bucket of another size
@@ -47,7 +47,7 @@ func (l *limits) started(now Time) {
 	}
 }
 
-// full tells whether no more jobs may be reserved while so many are.
+// full reports whether no more jobs may be reserved while so many are.
 func (l *limits) full(reserved int) bool { return l.most > 0 && reserved >= l.most }
 
 // opens is when the rate and the number of reserved jobs let a job start. MaxTime means that
@@ -67,7 +67,7 @@ func (sh *shard) limitsOf(tube string) *limits {
 	return sh.limits[tube]
 }
 
-// putLimitsInForce has those of a setting count for its tube from now on.
+// putLimitsInForce gives a tube the limits of its setting.
 func (sh *shard) putLimitsInForce(x *journal.Setting) {
 	l := sh.limits[x.Tube]
 	switch {
@@ -93,7 +93,7 @@ func (sh *shard) putLimitsInForce(x *journal.Setting) {
 	}
 }
 
-// isShut tells whether the tube hands out no jobs now. Time is that of the shard, which may be
+// isShut reports whether the tube hands out no jobs now. Time is that of the shard, which may be
 // later than a command's own: by it, the timer of the tube was armed.
 func (t *tube) isShut() bool { return t.shut > t.shard.now }
 
@@ -136,7 +136,7 @@ func (c *tx) Pause(now Time, name []byte, delay uint32, out *Output) error {
 	return nil
 }
 
-// mayStart tells whether the tube's limits let a job be reserved, although the tube may be
+// mayStart reports whether the tube's limits let a job be reserved, although the tube may be
 // paused.
 func (t *tube) mayStart() bool {
 	return t.limits == nil || t.limits.opens(t.reserved) <= t.shard.now

@@ -77,7 +77,7 @@ func groupFootprint(name string) int64 {
 // groupSeed keeps clients from choosing names that share a bucket.
 var groupSeed = maphash.MakeSeed()
 
-// complete tells whether a job is not held for c.
+// complete reports whether a job is not held for c.
 func (g *jobGroup) complete(c condition) bool {
 	if c == noneLeft {
 		return g.members == g.buried

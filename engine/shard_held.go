@@ -52,7 +52,7 @@ type byGroup struct{}
 func (byGroup) Hash(l *heldList) uint64     { return l.group.hash + uint64(l.condition) }
 func (byGroup) Next(l *heldList) **heldList { return &l.next }
 
-// before tells whether epoch e ended before epoch f. There may have been 2^32 of them.
+// before reports whether epoch e ended before epoch f. There may have been 2^32 of them.
 func before(e, f uint32) bool { return int32(e-f) < 0 }
 
 // The methods of a heap: see container/heap.
@@ -81,7 +81,7 @@ func (l *heldList) Pop() any {
 	return h
 }
 
-// due tells whether a job of the list is to be fired.
+// due reports whether a job of the list is to be fired.
 func (l *heldList) due() bool { return len(l.jobs) > 0 && before(l.jobs[0].epoch, l.fired) }
 
 // heldFor returns the jobs that the shard holds for a group, nil if it holds none.
@@ -105,7 +105,7 @@ func (sh *shard) join(x *terms) (made bool) {
 	return made
 }
 
-// holdBack has a job wait for the group that its terms name, unless the group is complete. A job
+// holdBack makes a job wait for the group that its terms name, unless the group is complete. A job
 // that is held on record waits in any case.
 func (sh *shard) holdBack(id uint64, x *terms, onRecord bool) (held bool) {
 	c := conditionOf(x.Settled)
@@ -255,7 +255,7 @@ type firings struct {
 	lists fifo.Queue[*heldList]
 }
 
-// fireHeld has the jobs be fired that the shard has held for a group since before its present epoch, as
+// fireHeld queues the jobs to be fired that the shard has held for a group since before its present epoch, as
 // soon as it does what is due. It returns false if it holds none.
 func (sh *shard) fireHeld(g *jobGroup, c condition) bool {
 	l := sh.heldFor(g, c)
@@ -275,7 +275,7 @@ func (sh *shard) fireAllHeld() {
 	}
 }
 
-// fireList has the jobs of a list be fired that were held before an epoch.
+// fireList queues the jobs of a list to be fired that were held before an epoch.
 func (sh *shard) fireList(l *heldList, epoch uint32) {
 	l.fired = epoch
 	if !l.firing {

@@ -10,7 +10,7 @@ import (
 // reservations of sessions on record outlive the server. No method waits, and none is refused
 // while this server was not replaced.
 type Holds interface {
-	// RecordsHolds tells whether all who read the journal can read what follows. It never
+	// RecordsHolds reports whether all who read the journal can read what follows. It never
 	// becomes false again.
 	RecordsHolds() bool
 	// RecordsAll tells the same of all records that this program knows. It never becomes false
@@ -28,11 +28,11 @@ type Holds interface {
 	DeleteFor(id uint64, former journal.Former, by journal.Origin) (journal.Pos, error)
 }
 
-// recordsAll tells whether all who read the journal can read whatever this program writes. Where it
+// recordsAll reports whether all who read the journal can read whatever this program writes. Where it
 // does not, only records of reservations are asked for, after RecordsHolds.
 func (e *shared) recordsAll() bool { return e.holds == nil || e.holds.RecordsAll() }
 
-// recordsHolds tells whether reservations are to be on record, and whether all who read the journal can read that.
+// recordsHolds reports whether reservations are to be on record, and whether all who read the journal can read that.
 func (e *shared) recordsHolds() (records, may bool) {
 	return e.holds != nil, e.holds != nil && e.holds.RecordsHolds()
 }
@@ -158,7 +158,7 @@ func (sh *shard) touch(h *reservations, r ref, j *job, end Time, out *Output) er
 	return nil
 }
 
-// onRecord tells whether a reserved job is held on record.
+// onRecord reports whether a reserved job is held on record.
 func (sh *shard) onRecord(j *job) bool { return sh.reservations[j.Next].of.holder != nil }
 
 // stay takes a record of a job that leaves it where it is.

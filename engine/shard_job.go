@@ -68,7 +68,7 @@ type job struct {
 // at is Links.At as a time.
 func (j *job) at() Time { return Time(j.At) }
 
-// sooner tells whether j goes before k among ready jobs.
+// sooner reports whether j goes before k among ready jobs.
 func (j *job) sooner(k *job) bool {
 	return j.pri < k.pri || j.pri == k.pri && j.ID < k.ID
 }

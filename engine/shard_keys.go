@@ -230,7 +230,7 @@ func (sh *shard) keyedOf(j *job) *keyed {
 var errTooManyKeys = errors.New("there are as many keys as there may be")
 
 // attach gives a job of the tube t, which stands in no queue, the keys of k, a record of its
-// id and keys only. A former holder of the unique key loses it. made tells that it is the first member
+// id and keys only. A former holder of the unique key loses it. made: it is the first member
 // of its group.
 func (sh *shard) attach(t *tube, j *job, k *keyed) (made bool) {
 	sh.addKeyed(j, k)

@@ -77,7 +77,7 @@ func (byLimit) Next(g *group) **group { return &g.nextOfKey }
 
 func hashOfLimit(limit uint32) uint64 { return maphash.Comparable(keySeed, limit) }
 
-// open tells whether a job of the group may be reserved.
+// open reports whether a job of the group may be reserved.
 func (g *group) open() bool { return g.key.reserved < g.limit }
 
 // limitedKeyOf returns a limited key, nil if no job of the tube has it.
@@ -184,7 +184,7 @@ func (s *limitedKey) remove(g *group) {
 // groupOfJob returns the group of a job that has one.
 func (sh *shard) groupOfJob(j *job) *group { return sh.keyedOf(j).group }
 
-// passedOver tells whether a job must not be reserved.
+// passedOver reports whether a job must not be reserved.
 func (sh *shard) passedOver(j *job) bool { return j.flags&isLimited != 0 && !sh.groupOfJob(j).open() }
 
 // pushLimited adds a limited job that becomes ready.

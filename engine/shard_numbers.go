@@ -85,7 +85,7 @@ func (g *numbers) remove(n *journal.Numbers) {
 	g.list = kept
 }
 
-// gone tells whether a number was given and is gone.
+// gone reports whether a number was given and is gone.
 func (g *numbers) gone(number uint32) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -156,7 +156,7 @@ func (e *shared) leaveSession(session uint64, held *reservationSet) {
 	}
 }
 
-// anyPresent tells whether a loop has a session of those numbers. With mu held.
+// anyPresent reports whether a loop has a session of those numbers. With mu held.
 func (g *numbers) anyPresent(among func(number uint32) bool) bool {
 	for number := range g.present {
 		if among(number) {
@@ -248,7 +248,7 @@ func (e *shared) EndNumber(number uint32) (ended []*reservationSet, pos journal.
 	return ended, pos, nil
 }
 
-// NumberPresent tells whether a loop has a session of a number on record, or has still something to do for
+// NumberPresent reports whether a loop has a session of a number on record, or has still something to do for
 // one that has ended. Any goroutine may call it.
 func (e *shared) NumberPresent(number uint32) bool {
 	e.numbers.mu.Lock()
@@ -267,7 +267,7 @@ func (e *shared) NumberOf(number uint32) (member, nonce uint64) {
 	return 0, 0
 }
 
-// NumberGone tells whether a number was given and is gone. Any goroutine may call it, also while a follower is fed.
+// NumberGone reports whether a number was given and is gone. Any goroutine may call it, also while a follower is fed.
 func (e *shared) NumberGone(number uint32) bool { return e.numbers.gone(number) }
 
 // Numbers calls f for the numbers of loops that were given and are not gone, and then, with an

@@ -159,7 +159,7 @@ func (sh *shard) pin(j *job, at int) Body {
 	return Body{At: at, Bytes: sh.body(j), shard: sh, key: key}
 }
 
-// pinned tells whether a body must stay where it is.
+// pinned reports whether a body must stay where it is.
 func (sh *shard) pinned(body ref, size uint32) bool {
 	return size >= pinnedSize && sh.pins[bodyKey{body, size}] != nil
 }
@@ -188,7 +188,7 @@ func (o *Output) waits() {
 	}
 }
 
-// takeShowState tells whether the replies may tell of a state that no record of the command's own proves, and
+// takeShowState reports whether the replies may tell of a state that no record of the command's own proves, and
 // forgets it.
 func (o *Output) takeShowState() bool {
 	shows := o.showState

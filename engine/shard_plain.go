@@ -10,7 +10,7 @@ package engine
 // classify finds out whether the tube is plain.
 func (t *tube) classify() { t.plain = t.policy == nil && t.limits == nil && t.fair == nil }
 
-// plain tells whether nothing but its state and priority decides what becomes of a job of the tube t.
+// plain reports whether nothing but its state and priority decides what becomes of a job of the tube t.
 func (j *job) plain(t *tube) bool { return j.flags == 0 && t.plain }
 
 // beforeChange does what is to be done before a job that is not plain comes to a state.

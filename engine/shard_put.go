@@ -419,16 +419,16 @@ func (c *tx) FreePut(in *incoming) {
 	}
 }
 
-// Lost tells whether there was no memory for the put, and its body is discarded.
+// Lost reports whether there was no memory for the put, and its body is discarded.
 func (in *incoming) Lost() bool { return in.id == 0 }
 
-// Denied tells whether the client has no right to the put.
+// Denied reports whether the client has no right to the put.
 func (in *incoming) Denied() bool { return in.denied }
 
-// OnRecord tells whether the put is on record, and no job yet.
+// OnRecord reports whether the put is on record, and no job yet.
 func (in *incoming) OnRecord() bool { return in.ticket.Segment != 0 }
 
-// Pri is the priority of the put, and unique tells whether it has a unique key.
+// Pri is the priority of the put, and unique reports whether it has a unique key.
 func (in *incoming) Pri() (pri uint32, unique bool) {
 	return in.pri, in.keys != nil && in.keys.Unique != ""
 }

@@ -45,7 +45,7 @@ func (k *putKeys) copy(keys *journal.Keys) *journal.Keys {
 	return &k.Keys
 }
 
-// errDuplicate tells that a put was answered because its unique key has a holder.
+// errDuplicate: a put was answered, because its unique key has a holder.
 var errDuplicate = errors.New("the unique key has a holder")
 
 // findDuplicate answers a put whose unique key has a holder, and gives that the put's

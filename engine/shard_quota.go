@@ -24,7 +24,7 @@ func (c *tx) chargeUpTo(limit int64, size uint32, keys *journal.Keys) bool {
 	return c.take(n, limit)
 }
 
-// fits tells whether there is room for n bytes, and takes none.
+// fits reports whether there is room for n bytes, and takes none.
 func (c *tx) fits(n int64) bool {
 	limit, u := c.shared.cfg.Limits.Memory, &c.shared.usage
 	if limit == 0 {

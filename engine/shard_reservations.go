@@ -98,7 +98,7 @@ func (h *reservations) marginBegins() Time {
 	return MaxTime
 }
 
-// reservedBy tells whether j is one of these reservations. hs may be nil.
+// reservedBy reports whether j is one of these reservations. hs may be nil.
 func (sh *shard) reservedBy(hs *reservationSet, j *job) bool {
 	return j.state == reserved && sh.reservations[j.Next].of == hs
 }

@@ -40,7 +40,7 @@ const (
 )
 
 // Reserve reserves the first ready job of the watched tubes, or that of the tube which the weights choose, and
-// appends the reply; or has the client wait for one.
+// appends the reply; or it queues the client for one.
 func (c *tx) Reserve(now Time, q *request, out *Output) (verdict, error) {
 	c.spend(len(q.Watched) / watchesPerCost)
 	// The shards in which it has reserved jobs matter only for the safety
@@ -87,7 +87,7 @@ func (c *tx) reserveFirst(now Time, q *request, out *Output) (verdict, error) {
 	return gotJob, nil
 }
 
-// waitOr has the client wait for a job, unless there is a reason not to. All locks are held.
+// waitOr queues the client for a job, unless there is a reason not to. All locks are held.
 func (c *tx) waitOr(now Time, q *request, out *Output) verdict {
 	soon := MaxTime
 	for h := (*q.Reserved).list(); h != nil; h = h.next {
@@ -128,7 +128,7 @@ func (c *tx) Handed(now Time, id uint64, of *reservationSet, pos journal.Pos, in
 	return has
 }
 
-// ReserveJob reserves the job of that id, whatever state it is in, and appends the reply. works tells that the
+// ReserveJob reserves the job of that id, whatever state it is in, and appends the reply. works: the
 // client has begun to work, even if there is no memory for the reservation.
 func (c *tx) ReserveJob(now Time, id uint64, hs **reservationSet, informed bool, out *Output) (works bool, err error) {
 	sh, r, j := c.lockJob(now, id, out)
@@ -159,7 +159,7 @@ func (c *tx) ReserveJob(now Time, id uint64, hs **reservationSet, informed bool,
 	return true, err
 }
 
-// HasReserved tells whether a job is among these reservations.
+// HasReserved reports whether a job is among these reservations.
 func (c *tx) HasReserved(now Time, id uint64, of *reservationSet) bool {
 	sh, _, j := c.shared.lockJob(c, id, now)
 	if sh == nil {

@@ -26,7 +26,7 @@ const (
 	expired                // so it is if its tube's setting names one, and otherwise deleted
 )
 
-// counts tells whether the end of a reservation is an attempt.
+// counts reports whether the end of a reservation is an attempt.
 func (t *tube) counts(by cause) bool {
 	return by != byDisconnect || t.policy != nil && t.policy.Disconnects
 }
@@ -75,7 +75,7 @@ func (sh *shard) judge(t *tube, j *job, ch *change, by cause, counts bool) fate 
 	return goesOn
 }
 
-// buries tells whether a job goes to the dead tube by its fate.
+// buries reports whether a job goes to the dead tube by its fate.
 func (t *tube) buries(what fate) bool {
 	return what == deadLetter || what == expired && t.policy != nil && t.policy.Dead != ""
 }
@@ -134,7 +134,7 @@ func (t *tube) countFailure(by cause, what fate) {
 	}
 }
 
-// recordsFailures tells whether attempts are on record, however they end, so that a restart does not
+// recordsFailures reports whether attempts are on record, however they end, so that a restart does not
 // give jobs their attempts again.
 func (t *tube) recordsFailures() bool {
 	return t.policy != nil && (t.policy.Attempts > 0 || t.policy.RetryMin > 0)

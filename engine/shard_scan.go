@@ -17,7 +17,7 @@ type scan struct {
 
 func scanOf(sh *shard, name string) scan { return scan{shard: sh, tube: name, cursor: ^ref(0)} }
 
-// done tells whether all jobs were met.
+// done reports whether all jobs were met.
 func (sc *scan) done() bool { return sc.cursor == 0 }
 
 // slice calls f for the next jobs of the tube t until it returns false: then the scan

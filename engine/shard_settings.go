@@ -213,7 +213,7 @@ func (sh *shard) setting(tube string) journal.Setting {
 	return journal.Setting{Tube: tube, Policy: journal.DefaultPolicy}
 }
 
-// putInForce has a setting count for its tube from now on.
+// putInForce gives a tube what its setting says.
 func (sh *shard) putInForce(x *journal.Setting) {
 	if !x.IsDefault() {
 		if sh.settings == nil {

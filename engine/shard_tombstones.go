@@ -32,7 +32,7 @@ func (e *shared) lasting(keys *journal.Keys) Time {
 // noTube is the tube of a tombstone.
 const noTube = ^uint32(0)
 
-// leavesTombstone tells whether a job with keys keeps its unique key when it is deleted.
+// leavesTombstone reports whether a job with keys keeps its unique key when it is deleted.
 func (sh *shard) leavesTombstone(j *job) bool {
 	k := sh.keyedOf(j)
 	return !k.lost && k.unique != "" && k.seconds > 0

@@ -60,13 +60,13 @@ func (e *shared) allPurses() []*purse {
 	return e.purses[:len(e.purses):len(e.purses)]
 }
 
-// Open tells whether the goroutine is inside an operation.
+// Open reports whether the goroutine is inside an operation.
 func (c *tx) Open() bool { return c.held != 0 }
 
-// WakeAtEnd has a loop woken when the operation ends.
+// WakeAtEnd wakes a loop when the operation ends.
 func (c *tx) WakeAtEnd(w Waker) { c.wakers = append(c.wakers, w) }
 
-// EndRound gives back what is worth no keeping between two rounds: ids that no job got.
+// EndRound gives back ids that no job got in a round.
 func (c *tx) EndRound() { c.ids.GiveBack() }
 
 // lockCost is what it costs to take a lock and look.
@@ -79,7 +79,7 @@ func (c *tx) spend(cost int) {
 	}
 }
 
-// left tells whether there is something left of the budget.
+// left reports whether there is something left of the budget.
 func (c *tx) left() bool { return *c.budget > 0 }
 
 // released fires groups and wakes loops, after the last lock was released.
@@ -215,7 +215,7 @@ func (c *tx) TubeOf(now Time, id uint64) string {
 	return sh.tubes[j.tube].name
 }
 
-// Hold has time stand still, or go on. While it stands still no deadline is met, whoever looks, so that
+// Hold stops time, or lets it go on. While it stands still no deadline is met, whoever looks, so that
 // nothing is recorded but by commands. What is due is done when it goes on. Any goroutine may call it,
 // not two at a time.
 func (e *shared) Hold(on bool) {
@@ -241,7 +241,7 @@ func (e *shared) Probe() {
 // count is how many shards there are.
 func (e *shared) count() int { return len(e.shards) }
 
-// alarmBy has a loop asked for MeetDeadlines of a shard, the one of that number, when something is due there.
+// alarmBy sets what asks a loop for MeetDeadlines of the shard of that number, when something is due there.
 func (e *shared) alarmBy(number int, alarm func(Time)) {
 	sh := e.shards[number]
 	sh.mu.Lock()

@@ -40,7 +40,7 @@ func (w *subscription) Tube() *tube { return w.tube }
 
 func (w *subscription) enqueue() { w.enqueueBehind(w.tube.lastWaiting) }
 
-// enqueueBehind has the client stand behind another one, or first if that is nil.
+// enqueueBehind puts the client behind another one, or first if that is nil.
 func (w *subscription) enqueueBehind(ahead *subscription) {
 	t := w.tube
 	behind := t.firstWaiting
@@ -72,7 +72,7 @@ func (w *subscription) enqueueAged() {
 	w.enqueueBehind(ahead)
 }
 
-// queued tells whether the session stands in the tube's queue.
+// queued reports whether the session stands in the tube's queue.
 func (w *subscription) queued() bool { return w.prev != nil || w.tube.firstWaiting == w }
 
 func (w *subscription) dequeue() {

@@ -24,7 +24,7 @@ func weightsOf(of []uint16, session uint64) *weights { return &weights{of: of, a
 // All are the weights of the watched tubes, in their order.
 func (w *weights) All() []uint16 { return w.of }
 
-// Fair tells whether only the tubes with the fewest reserved jobs for their weights are chosen.
+// Fair reports whether only the tubes with the fewest reserved jobs for their weights are chosen.
 func (w *weights) Fair() bool { return w.fair }
 
 // BeFair says whether that is so from now on.

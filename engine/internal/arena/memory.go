@@ -82,7 +82,7 @@ func keepDiscarded(m mapping) {
 	unused.bytes.Add(int64(m.pages))
 }
 
-// Discarded tells whether there is something for GiveBack to do. Any goroutine may
+// Discarded reports whether there is something for GiveBack to do. Any goroutine may
 // call it.
 func Discarded() bool { return unused.bytes.Load() > 0 }
 

@@ -38,7 +38,7 @@ func (p *Pool) Plan() (sparse, shrunk bool) {
 
 func (p *Pool) mappedChunks() int { return len(p.chunks) - p.vacant }
 
-// Misplaced tells whether a block lies beyond the reach that was planned.
+// Misplaced reports whether a block lies beyond the reach that was planned.
 func (p *Pool) Misplaced(r Ref) bool { return int((r-1)>>p.shift) >= p.limit }
 
 // Move copies a misplaced block to where it should be and frees it. It returns r

@@ -11,7 +11,7 @@ type Queue[T any] struct {
 // MaxCap is the capacity that an empty queue keeps.
 const MaxCap = 1024
 
-// Empty tells whether there is no element.
+// Empty reports whether there is no element.
 func (q *Queue[T]) Empty() bool { return q.head == len(q.list) }
 
 // All are the elements, in their order, until the queue changes.

@@ -88,17 +88,17 @@ func (x *Index) newNode(shift int) *node {
 	return n
 }
 
-// Has tells whether an id of the leaf has a place.
+// Has reports whether an id of the leaf has a place.
 func (l *Leaf) Has(id uint64) bool { return l.places[leafSlot(id)].Load() != 0 }
 
-// EndsLeaf tells whether an id is the last of its leaf.
+// EndsLeaf reports whether an id is the last of its leaf.
 func EndsLeaf(id uint64) bool { return leafSlot(id) == 1<<leafBits-1 }
 
 func leafSlot(id uint64) uint64 { return id & (1<<leafBits - 1) }
 
 func (n *node) slot(id uint64) uint64 { return id >> (n.shift & 63) & (1<<nodeBits - 1) }
 
-// covers tells whether the ids below n, a root, include id.
+// covers reports whether the ids below n, a root, include id.
 func (n *node) covers(id uint64) bool { return id>>(n.shift&63)>>nodeBits == 0 }
 
 // Entry returns where the place of an id is kept, or nil if the id has no leaf. It

@@ -21,7 +21,7 @@ type priorityRun struct {
 
 const maxRuns = 8
 
-// Empty tells whether there is no record.
+// Empty reports whether there is no record.
 func (q *ByPriority) Empty() bool { return len(q.runs) == 0 && len(q.heap.small) == 0 }
 
 // Room is the capacity of the heap in records. Changing it takes time, most of it the garbage
