@@ -219,7 +219,7 @@ func (l *Log) canCompact() bool {
 func (l *Log) current() *segment { return l.segs[len(l.segs)-1] }
 
 // admit decides whether n bytes can be appended now with keep bytes left free
-// behind them. If there is no room, it has the keeper make some, and tell. An append
+// behind them. If there is no room, it asks the keeper to make some, and to say so. An append
 // with keep 0 must not fail: its room was reserved. An urgent one is compaction's own,
 // which cannot wait for compaction when the directory would become too large. With
 // mu held.

@@ -71,8 +71,7 @@ func (l *Log) commit() {
 	}
 }
 
-// unlockWriter releases wmu and has the committer write for a Flush that did not get
-// it.
+// unlockWriter releases wmu, and leaves the write of a Flush that did not get wmu to the committer.
 func (l *Log) unlockWriter() {
 	l.wmu.Unlock()
 	if l.flushWanted.Load() {

@@ -152,7 +152,7 @@ func (w *worker) close(c *conn) {
 	w.out = w.out[:0]
 }
 
-// fail closes a connection that broke, and has the run end: its figures would not be those of the configuration.
+// fail closes a connection that broke, and ends the run: its figures would not be those of the configuration.
 func (w *worker) fail(c *conn, format string, args ...any) {
 	w.violate(bench.ViolationClosed, "connection %d: "+format, append([]any{c.index}, args...)...)
 	w.close(c)

@@ -6,7 +6,7 @@ import (
 	"trellis/bench"
 )
 
-// produceDriver has some connections put and the others reserve and delete. A unit is a put.
+// produceDriver puts on some connections, and reserves and deletes on the others. A unit is a put.
 //
 // A consumer has one reserve in flight whatever the depth, and sends the delete of a job together with the next
 // reserve. With several reserves in flight, a delete would stand behind one that waits, and the server would execute

@@ -56,7 +56,7 @@ func (w *worker) read(c *conn) {
 	w.flush(c)
 }
 
-// take books the reply in w.rep, which answers the oldest command in flight on c, and has the driver go on.
+// take books the reply in w.rep, which answers the oldest command in flight on c, and calls the driver.
 func (w *worker) take(c *conn, now int64) {
 	if c.head == c.tail {
 		w.violate(bench.ViolationReply, "connection %d: %q came unasked", c.index, w.rep.line)

@@ -118,7 +118,7 @@ func (a *applier) end() {
 	}
 }
 
-// install has a new standby begin with the current snapshot.
+// install makes a new standby of the current snapshot.
 func (a *applier) install() error {
 	a.voidSnapshot()
 	if err := a.load(); err != nil {

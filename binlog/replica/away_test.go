@@ -8,7 +8,7 @@ import (
 // A node that is away knows those who were members then. These tests have the members
 // change meanwhile.
 
-// addLeader adds a node, and has it lead.
+// addLeader adds a node, and makes it the leader.
 func (c *cluster) addLeader() *peer {
 	c.t.Helper()
 	ctx := within(c.t)

@@ -169,7 +169,7 @@ func (p *peer) awaits(gate <-chan struct{}) {
 	p.stuck.Store(false)
 }
 
-// hang has a machine's disk answer to nothing until it is released.
+// hang stops a machine's disk until it is released.
 func (p *peer) hang(t *testing.T) (release func()) {
 	gate := make(chan struct{})
 	p.entriesFault("sync", func() { p.awaits(gate) })
@@ -217,7 +217,7 @@ func TestANodeWhoseDiskHangsForLongEnds(t *testing.T) {
 	release()
 }
 
-// hangSnapshots has a machine's disk answer to nothing any more from an operation on a file of
+// hangSnapshots stops a machine's disk from an operation on a file of
 // a snapshot on, until it is released. It tells when that has come.
 func (p *peer) hangSnapshots(t *testing.T, op string) (hung *atomic.Bool, release func()) {
 	gate := make(chan struct{})

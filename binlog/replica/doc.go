@@ -44,7 +44,7 @@
 // # The goroutines of a node
 //
 //   - raft (consensus, inbox): owns raft's state. It takes messages of peers, responses of
-//     the two others, ticks and calls from the inbox, has raft step them, and hands on
+//     the two others, ticks and calls from the inbox, passes them to raft, and hands on
 //     what raft wants done. It starts and ends leaderships and seals batches. It waits for no
 //     peer, and for the disk only while it reads old entries that are not in memory.
 //   - writer: takes raft's MsgStorageAppend, stores all that wait with one sync, and lets
@@ -145,7 +145,7 @@
 // # Leaderships
 //
 // Raft wins an election; the raft goroutine sees it (lead) and proposes `begin`. The
-// applier applies everything up to `begin`, has the queue serve, and batches are sent. Raft
+// applier applies everything up to `begin` and starts the queue, and batches are sent. Raft
 // shows another term or role; the raft goroutine ends the leadership (deposed), and the
 // applier retires the queue and makes a standby. Meanwhile the node votes, but does not
 // campaign; nor does it after a start, until it has applied what it knew to be committed.
@@ -168,7 +168,7 @@
 // A transfer (Transfer, and Remove of the leader): the queue stops executing (Queue.Hold),
 // all that it has executed is committed and given to the system as replies, and only then
 // raft tells the other member to campaign. So every client that takes its replies has
-// them, and nothing of them is uncommitted: the leadership is Settled, and the queue may have them go on.
+// them, and nothing of them is uncommitted: the leadership is Settled, and they may go on.
 // If that one has not taken over within an election's time, it is told once more; then the
 // queue goes on in the same leadership.
 //
@@ -218,7 +218,7 @@
 // A follower that lacks what the log does not have is sent the current snapshot, at an
 // even rate that rises with what is written meanwhile (paced), so that the leader goes on
 // to serve. The follower receives it into files, waits until its applier has nothing to do,
-// so that no older entry changes the members afterwards, and has raft step the message; the
+// so that no older entry changes the members afterwards, and passes the message to raft; the
 // writer sets the pointer and empties the log; the applier makes a new standby. A snapshot that was taken
 // before a member was added is of no use to it: a new one is taken then, also if the member
 // was one before, and was removed without having heard anything.
@@ -274,9 +274,9 @@
 //
 // Members are replaced by those of a newer program one by one: the followers, then, after a transfer, the old leader.
 // Entries stay as the oldest program reads them. When all members have told a leader that they read a later version,
-// it has an entry say so (package entry, Raise), and from there on entries may have it: in version 2, reservations.
-// From version 4 on, members that do not lead forward clients to the one that does, whose trunks they all know. A
-// member with an older program that comes back ends when it meets that entry, or a snapshot behind it.
+// it proposes an entry that says so (package entry, Raise), and from there on entries may have it: in version 2,
+// reservations. From version 4 on, members that do not lead forward clients to the one that does, whose trunks they
+// all know. A member with an older program that comes back ends when it meets that entry, or a snapshot behind it.
 //
 // # What ends a node
 //
@@ -286,7 +286,7 @@
 // that it cannot read or that contradicts what it has, a standby that refuses a record, its
 // removal, or the loss of entries that it has acknowledged. It does not try again: to go on would be to guess.
 //
-// A full disk is no failure. The writer first has the reserve removed, and puts are refused from then on, so that
+// A full disk is no failure. The writer first removes the reserve, and puts are refused from then on, so that
 // the log has room for what is on its way, and for deletes and reservations up to the next snapshot. When that is
 // used up too, it waits for space, and a leader that waits for 2 s steps down. A snapshot frees what the log has
 // of jobs that were deleted, so one is tried every 30 s. Nor is it a failure if a snapshot of the node's own

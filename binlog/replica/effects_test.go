@@ -20,7 +20,7 @@ func holdRecord(x journal.Hold) func([]byte) []byte {
 	}
 }
 
-// follow has the node take entries of the leader of a term, who is member 2, behind what it has.
+// follow gives the node entries of the leader of a term, who is member 2, behind what it has.
 func (h *hand) follow(term uint64, datas ...[]byte) {
 	h.t.Helper()
 	last, err := h.log.LastIndex()

@@ -73,7 +73,7 @@ func (h *hand) Arrived(member.ID) uint64 { return 0 }
 // SetPeers implements Transport.
 func (h *hand) SetPeers(uint64, []member.Member) {}
 
-// run has all goroutines do what there is to do.
+// run lets all goroutines do what there is to do.
 func (h *hand) run() {
 	h.t.Helper()
 	for range 20 {
@@ -110,7 +110,7 @@ func (h *hand) apply() {
 	}
 }
 
-// answer has the others do as they are asked, as often as there is something to answer.
+// answer lets the others do as they are asked, as often as there is something to answer.
 func (h *hand) answer() {
 	h.t.Helper()
 	for h.run(); len(h.sent) > 0; h.run() {
@@ -173,7 +173,7 @@ func put(t *testing.T, l *Leadership, id uint64, body int) journal.Pos {
 	return ticket.Pos
 }
 
-// deposed has the node hear of a leader of the next term. The leadership does not know yet.
+// deposed tells the node of a leader of the next term. The leadership does not know yet.
 func (h *hand) deposed() {
 	h.t.Helper()
 	term, from, to := h.consensus.rn.BasicStatus().GetTerm()+1, uint64(2), uint64(1)

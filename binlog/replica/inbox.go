@@ -67,7 +67,7 @@ func (b *inbox) respondLater(ms ...*raftpb.Message) {
 	b.local = append(b.local, ms...)
 }
 
-// call has the raft goroutine run f. Calls run after the responses that came before.
+// call passes f to the raft goroutine, which runs it. Calls run after the responses that came before.
 func (b *inbox) call(f func()) {
 	b.mu.Lock()
 	b.calls = append(b.calls, f)

@@ -117,7 +117,7 @@ func (c *consensus) pump() {
 	}
 }
 
-// stepDown has raft stop leading. Raft knows no such wish: a leader that hears its
+// stepDown makes raft a follower. Raft knows no such wish: a leader that hears its
 // followers stays one. But every node may raise its own term at any time, as a candidate
 // does, and a leader that does so is a follower in a term without a leader. A message
 // of the next term from this node itself has that effect.
@@ -133,7 +133,7 @@ func (c *consensus) stepDown(why string) {
 	c.observe()
 }
 
-// Resign has this node step down, if it leads, because the queue cannot do its work:
+// Resign ends the leadership of this node, if it leads, because the queue cannot do its work:
 // a loop of the server, or a shard of the engine, does not answer. Another node is
 // elected, if there is one.
 func (n *Node) Resign(why string) {

@@ -25,7 +25,7 @@ import (
 type Leadership struct {
 	term  uint64 // the term of raft; every entry of this leadership says so
 	clock Clock
-	wake  func()              // has the raft goroutine look
+	wake  func()              // wakes the raft goroutine
 	took  func(time.Duration) // is told how long a batch was on its way
 	began uint64              // tick of the election
 

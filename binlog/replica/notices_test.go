@@ -41,7 +41,7 @@ func (h *hand) acknowledge() {
 	h.ready()
 }
 
-// ready has the raft goroutine do what raft wants.
+// ready lets the raft goroutine do what raft wants.
 func (h *hand) ready() {
 	for h.consensus.rn.HasReady() {
 		h.consensus.handle(h.consensus.rn.Ready())

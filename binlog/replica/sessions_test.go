@@ -141,7 +141,7 @@ func (q *servedQueue) turn() {
 	}
 }
 
-// run has the loop do what waits for it. With mu held.
+// run lets the loop do what waits for it. With mu held.
 func (q *servedQueue) run() {
 	for now := q.now(); q.woken || q.alarm <= now; {
 		q.woken = false
@@ -246,7 +246,7 @@ func (k *recorded) connect(q *servedQueue, l *Leadership) error {
 	return q.loop.OpenAs(k.session, id, nil, q.now())
 }
 
-// goOn has the client's session go on. With mu held.
+// goOn resumes the client's session. With mu held.
 func (k *recorded) goOn(q *servedQueue) error {
 	d, err := engine.Absent(k.id, nil, k.wants, 0)
 	if err != nil {
@@ -314,7 +314,7 @@ func (k *recorded) say(q *servedQueue, commands string) (replies string, err err
 	return replies, err
 }
 
-// part has the session leave the leadership, to go on if it may.
+// part takes the session out of the leadership, to go on if it may.
 func (k *recorded) part() {
 	id := k.id
 	k.end((*engine.Session).Part)
@@ -377,7 +377,7 @@ func (k *recorded) next(rng *rand.Rand) string {
 	return "" // it leaves
 }
 
-// work has clients do what they like on whoever serves, until stop is closed.
+// work lets clients do what they like on whoever serves, until stop is closed.
 func (o *office) work(c *cluster, clients []*recorded, seed uint64) (stop func()) {
 	done := make(chan struct{})
 	var group sync.WaitGroup
@@ -435,7 +435,7 @@ func (p *peer) served() *servedQueue {
 	return nil
 }
 
-// must has a client say something until the replies have that in them.
+// must sends a client's commands until the replies have that in them.
 func (o *office) must(c *cluster, k *recorded, commands, want string) {
 	o.t.Helper()
 	c.eventually("a reply", func() bool {
@@ -556,7 +556,7 @@ func membersHaveReservations(t *testing.T, resumes bool) {
 	}
 }
 
-// nothingHeld has whoever serves end the sessions that are absent, and reports whether nothing is reserved there.
+// nothingHeld makes whoever serves end the sessions that are absent, and reports whether nothing is reserved there.
 func (o *office) nothingHeld(c *cluster) func() bool {
 	return func() bool {
 		for _, p := range c.nodes {

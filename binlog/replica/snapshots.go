@@ -10,7 +10,7 @@ import (
 	"trellis/binlog/replica/member"
 )
 
-// retain has the log begin behind the current snapshot. Entries that a live follower still
+// retain drops the log up to the current snapshot. Entries that a live follower still
 // lacks stay, because it would need a snapshot otherwise, until the log is three times as
 // long as it has to be.
 func (c *consensus) retain() {

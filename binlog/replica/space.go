@@ -14,7 +14,7 @@ import (
 // space looks whether the disk is nearly full, on a goroutine of its own, because a disk may
 // take long to say so. It keeps a file as a reserve: a fast disk may be full before space looks
 // again, and a job can be deleted only if that can be written to the log. When the writer finds
-// the disk full, it has the reserve removed, and puts are refused from then on.
+// the disk full, it removes the reserve, and puts are refused from then on.
 type space struct {
 	node *Node
 	low  atomic.Bool

@@ -39,7 +39,7 @@ func TestADiskHasSpaceAgainWhenTheJobsOfItsSnapshotWereDeleted(t *testing.T) {
 	})
 }
 
-// deletedTakeNoSpace has jobs put until none can be, and deletes them.
+// deletedTakeNoSpace puts jobs until none can be put, and deletes them.
 func deletedTakeNoSpace(t *testing.T, fill func(c *cluster, l *peer) []uint64) {
 	c, l := clusterWithReserves(t)
 	c.shrink(700_000, true)

@@ -31,7 +31,7 @@ func (c *cluster) shrink(free int64, knows bool) {
 	}
 }
 
-// looks has all nodes look at their disks.
+// looks makes all nodes look at their disks.
 func (c *cluster) looks() {
 	for _, p := range c.nodes {
 		p.running().space.look()

@@ -180,7 +180,7 @@ func (n *Node) leading() (*Leadership, error) {
 	return nil, ErrNotLeader
 }
 
-// ask has the raft goroutine run f, and returns its result. If ctx ends first, f may still run: what it sets may be
+// ask runs f on the raft goroutine, and returns its result. If ctx ends first, f may still run: what it sets may be
 // read only if there is no error.
 func (n *Node) ask(ctx context.Context, f func(c *consensus) error) error {
 	done := make(chan error, 1)

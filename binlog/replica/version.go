@@ -3,8 +3,8 @@ package replica
 import "slices"
 
 // Entries of a later version of the format may be written once all members can read them.
-// Each says with its answers to heartbeats what it can read, and the leader has an entry say
-// what is allowed. Nothing takes that back: who cannot read it does not get in any more.
+// Each says with its answers to heartbeats what it can read, and the leader proposes an entry
+// that says what is allowed. Nothing takes that back: who cannot read it does not get in any more.
 
 // VersionOfTrunks is the version from which on all members take trunks, and dial them.
 const VersionOfTrunks = 4

@@ -8,7 +8,7 @@ import (
 	"trellis/binlog/replica/entry"
 )
 
-// replace has a machine run another program.
+// replace gives a machine another program.
 func (c *cluster) replace(p *peer, newest uint32) {
 	c.t.Helper()
 	p.kill()

@@ -59,8 +59,8 @@ func (w *writer) append(m *raftpb.Message, s *incoming) {
 	}
 }
 
-// trimTo has the log begin behind an entry that is applied, and that the current
-// snapshot includes.
+// trimTo drops the log up to an entry that is applied, and that the current snapshot
+// includes.
 func (w *writer) trimTo(id entrylog.EntryID) {
 	w.mu.Lock()
 	w.trim = id
@@ -262,8 +262,8 @@ func (w *writer) rest() error {
 	return nil // a mark that found no space is tried again
 }
 
-// install makes a durable snapshot of the leader's the current one, has the log begin behind
-// it, and then has the applier load it.
+// install makes a durable snapshot of the leader's the current one, drops the log up to it, and
+// passes it to the applier.
 func (w *writer) install(s *incoming) error {
 	if err := w.retryWhileFull(0, func() error { return w.node.store.setCurrent(s.meta, s.path) }); err != nil {
 		return err

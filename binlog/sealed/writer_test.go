@@ -19,7 +19,7 @@ import (
 
 const dir = "/log"
 
-// put has a writer write jobs with bodies of these lengths, by id.
+// put writes jobs with bodies of these lengths, by id.
 func put(t *testing.T, w *sealed.Writer, bodies ...int) {
 	t.Helper()
 	for i, n := range bodies {

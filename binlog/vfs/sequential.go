@@ -12,7 +12,7 @@ import (
 type Sequential struct {
 	Buf []byte // what is not written yet; to be appended to while a file is open
 
-	// Gentle has each write synced at once. A sync of another file that the disk is asked
+	// Gentle syncs each write at once. A sync of another file that the disk is asked
 	// for meanwhile then waits for no more than one write.
 	Gentle bool
 

@@ -36,7 +36,7 @@ func addrs(nodes ...*node) string {
 	return strings.Join(all, ",")
 }
 
-// transferTo has a node lead. On a machine that does much else another one may be elected meanwhile, and this one may then
+// transferTo makes a node the leader. On a machine that does much else another one may be elected meanwhile, and this one may then
 // have jobs to load.
 func transferTo(t *testing.T, n *node, at string) {
 	t.Helper()

@@ -56,7 +56,7 @@ makes a new cluster of it.` + asUser,
 	}
 }
 
-// fetchBackup has a member write its backup into a directory here.
+// fetchBackup writes a backup of a member into a directory here.
 func fetchBackup(ctx context.Context, c *control.Client, addr string, index uint64, dir string) (snapshot.Meta, error) {
 	fetching, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -151,9 +151,9 @@ func drainingCommand(name, short, long string, on bool) *cobra.Command {
 func reloadCommand() *cobra.Command {
 	return serverCommand(&cobra.Command{
 		Use:   "reload",
-		Short: "Have the server load its files again",
-		Long: `Have the server load its files again at once, certificates and the authentication file, and tell what came
-of it. What cannot be loaded changes nothing, and the exit status is 1 then. Of a cluster, only the leader can be
+		Short: "Load the server's files again",
+		Long: `Load the server's files again at once, certificates and the authentication file, and say what came of it.
+What cannot be loaded changes nothing, and the exit status is 1 then. Of a cluster, only the leader can be
 asked; SIGHUP does the same on each machine.
 
 JSON is a list of objects with name, files, result, loaded or failed, and error. A server with an authentication file

@@ -40,7 +40,7 @@ func fixMemory(opt *options.Options, limit func() int64) error {
 // operator has set that or GOGC.
 var ballast = make([]byte, 8<<20)
 
-// collectSoon has the garbage collector run when the heap is a quarter larger than
+// collectSoon makes the garbage collector run when the heap is a quarter larger than
 // what lives, unless the operator has said otherwise. Commands make next to no
 // garbage; what there is comes from accepting connections, and would take as much
 // memory as they do.

@@ -158,7 +158,7 @@ func limits(opt *options.Options) engine.Limits {
 	}
 }
 
-// changeUser has the process run as the user of that name; an empty name changes nothing.
+// changeUser makes the process one of the user of that name; an empty name changes nothing.
 // Files of UNIX sockets become that user's too: to root's, nobody but root could connect.
 func changeUser(name string, listeners []net.Listener, log *slog.Logger) error {
 	if name == "" {

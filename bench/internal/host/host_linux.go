@@ -148,7 +148,7 @@ func pin(tid int, cpus []int) error {
 	return nil
 }
 
-// EndWithThread has the system kill the process that is started with attr when the thread that starts it ends.
+// EndWithThread asks the system to kill the process that is started with attr when the thread that starts it ends.
 // Elsewhere than on Linux it does nothing.
 func EndWithThread(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 

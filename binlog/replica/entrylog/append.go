@@ -141,7 +141,7 @@ func (l *Log) termIn(d *draft, index uint64) uint64 {
 	return l.table.term(index)
 }
 
-// Trim has the log begin behind an entry that it holds and that a durable snapshot
+// Trim drops the log up to an entry that it holds and that a durable snapshot
 // includes. The files before it are removed in the background. An entry before the
 // log's first changes nothing. Errors are those of Append.
 //
@@ -157,7 +157,7 @@ func (l *Log) Trim(id EntryID) error {
 	return l.beginBehind(id)
 }
 
-// Install has the log begin behind a snapshot that has come from the leader and is
+// Install drops the log up to a snapshot that has come from the leader and is
 // durable here, with the pointer to it. If the log lacks the snapshot's last entry it
 // is emptied; otherwise the entries behind it stay. Errors are those of Append.
 func (l *Log) Install(id EntryID) error {

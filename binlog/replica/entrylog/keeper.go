@@ -116,7 +116,7 @@ func (k *keeper) begun() {
 	k.wake()
 }
 
-// remove has files removed, oldest first.
+// remove leaves files to the keeper, which removes the oldest first.
 func (k *keeper) remove(s []*segment) {
 	k.mu.Lock()
 	k.obsolete = append(k.obsolete, s...)

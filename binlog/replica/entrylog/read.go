@@ -59,7 +59,7 @@ func (l *Log) readAll(skip bool) (damage *DamageError, err error) {
 	l.segments = slices.Clip(segs)
 	l.state, l.table = r.state, r.table
 	if id := idOfSnapshot(l.opts.Snapshot); !l.holds(id) && (len(segs) == 0 || segs[0].state.last != id) {
-		// A node would have the log begin anew behind the snapshot.
+		// A node would begin the log anew behind the snapshot.
 		l.state = state{hard: l.state.hard, base: id, last: id}
 		l.table.reset(id.Index + 1)
 	}

@@ -365,7 +365,7 @@ func (r *reader) makeDurable() error {
 	return nil
 }
 
-// beginAtSnapshot has the log begin no later than behind the snapshot: see Install.
+// beginAtSnapshot makes sure that no entry is missing between the snapshot and the log: see Install.
 func (l *Log) beginAtSnapshot() error {
 	id := idOfSnapshot(l.opts.Snapshot)
 	switch {

@@ -11,7 +11,7 @@ import (
 var ErrTaken = errors.New("taken")
 
 // Invite is the leader's part of adding a node: it asks the node who it is, draws an id
-// for it unless an attempt before has done so, and has the node make it durable that it is
+// for it unless an attempt before has done so, and asks the node to write down that it is
 // this member of this cluster. The members are those of now, as the leader has applied
 // them. When Invite has returned a member, the leader proposes it as a learner.
 //

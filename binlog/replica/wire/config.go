@@ -53,7 +53,7 @@ type Handler interface {
 	Message(m *raftpb.Message)
 
 	// Snapshot takes a snapshot: it reads r up to io.EOF, makes what it has read durable,
-	// and has raft step m. An error is what the sender reports. One call is made at a
+	// and passes m to raft. An error is what the sender reports. One call is made at a
 	// time. Reads fail if nothing comes for a while, if a newer stream comes in, and at
 	// Close.
 	Snapshot(m *raftpb.Message, r io.Reader) error

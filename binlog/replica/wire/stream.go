@@ -195,7 +195,7 @@ func (t *Transport) takeSnapshot(c net.Conn, from member.ID) error {
 	if werr := newFrameWriter(tc).frame(kindDone, []byte(text)); err == nil {
 		return werr
 	}
-	// What the sender goes on to send would have the system drop the reason on its way.
+	// If more came from the sender behind the close, the system would drop the reason on its way.
 	tc.read = tm.greet
 	_, _ = io.Copy(io.Discard, io.LimitReader(tc, lingerBytes))
 	return err

@@ -187,8 +187,8 @@ func (t *Transport) beginTrunk(c net.Conn, h hello, th TrunkHello) (trunk *Trunk
 	return trunk, take, nil
 }
 
-// replaceTrunks has a trunk take the place of the loop's one before, and of those of the process
-// before. It returns when they have ended.
+// replaceTrunks notes a trunk in place of the loop's one before, and of those of the process before. It
+// ends these, and returns when they have ended.
 func (t *Transport) replaceTrunks(h hello, th TrunkHello, trunk *Trunk) error {
 	old, err := t.noteTrunk(h, th, trunk)
 	if err != nil {
@@ -211,7 +211,7 @@ func (t *Transport) EndTrunks(ctx context.Context, of member.ID, nonce uint64) e
 	return awaitEnds(ctx, old)
 }
 
-// end has all trunks of a member end. The caller holds Transport.mu.
+// end ends all trunks of a member, and returns them: see awaitEnds. The caller holds Transport.mu.
 func (g *gateway) end() (old []*Trunk) {
 	for _, l := range g.loops {
 		if l.trunk != nil {

@@ -61,7 +61,7 @@ func (k *Trunk) finish() {
 	k.End(nil)
 }
 
-// begin has a loop begin a trunk, and returns both ends.
+// begin begins a trunk of a loop, and returns both ends.
 func (l *trunks) begin(from, to *node, h TrunkHello) (gateway, leader *Trunk) {
 	from.t.Helper()
 	gateway, err := from.dialTrunk(to, h)

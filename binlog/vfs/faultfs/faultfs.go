@@ -89,7 +89,7 @@ func New(dir string) *FS {
 	return &FS{root: dir, dirs: map[string]*directory{dir: newDirectory()}, locks: map[string]bool{}, boot: 1}
 }
 
-// Hook has every call ask first. Nil ends that.
+// Hook sets a function that decides about every call before it is made; nil for none.
 func (f *FS) Hook(hook func(Call) Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

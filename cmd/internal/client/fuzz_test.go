@@ -33,7 +33,7 @@ func (f *fed) SetDeadline(time.Time) error {
 	return nil
 }
 
-// FuzzReplies has a server say anything, to many commands.
+// FuzzReplies answers many commands by anything.
 func FuzzReplies(f *testing.F) {
 	f.Add([]byte("OK 4\r\n---\n\r\nINSERTED 1 READY 5\r\nRESERVED 1 1\r\na\r\nNOT_FOUND\r\n"))
 	f.Add([]byte("FOUND 1 1073741824\r\nx"))

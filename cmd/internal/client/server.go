@@ -43,20 +43,20 @@ func (c *Conn) page(ctx context.Context, line string, limit uint64) ([]Fields, e
 	return entries, err
 }
 
-// Drain has the server take no new jobs. Needs the extension drain.
+// Drain begins drain mode: the server refuses new jobs. Needs the extension drain.
 func (c *Conn) Drain(ctx context.Context) error {
 	_, err := c.call(ctx, "DRAINING", "drain")
 	return err
 }
 
-// Undrain has the server take new jobs again. Needs the extension undrain.
+// Undrain ends drain mode. Needs the extension undrain.
 func (c *Conn) Undrain(ctx context.Context) error {
 	_, err := c.call(ctx, "NOT_DRAINING", "undrain")
 	return err
 }
 
-// Reload has the server load its files again, and tells of each group of them whether that has
-// failed. Needs the extension reload.
+// Reload asks the server to load its files again, and returns for each group of them what came of
+// it. Needs the extension reload.
 func (c *Conn) Reload(ctx context.Context) ([]Fields, error) {
 	return fetch(c, ctx, "reload", parseEntries)
 }

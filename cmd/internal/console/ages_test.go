@@ -66,7 +66,7 @@ func stockRigWith(t *testing.T, tube string) *rig {
 	return r
 }
 
-// keepAges has a tube be followed, and have these ages for an hour.
+// keepAges follows a tube that has these ages for an hour.
 func (r *rig) keepAges(tube string, count uint64) {
 	h := &r.console.history
 	h.ofTube(tube, time.Now(), false)

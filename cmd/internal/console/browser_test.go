@@ -130,7 +130,7 @@ func (b *browser) open(path string) {
 	b.run(chromedp.Navigate(b.url + path))
 }
 
-// scheme has pages be dark, or light.
+// scheme makes pages dark, or light.
 func scheme(name string) chromedp.Action {
 	return emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}})
 }
@@ -243,7 +243,7 @@ func (b *browser) violations(axe, options string) (found []string) {
 	return found
 }
 
-// TestPagesInARealBrowser takes pictures of every page in both schemes, has axe look at
+// TestPagesInARealBrowser takes pictures of every page in both schemes, lets axe look at
 // them, and makes sure that they fit into 320 pixels.
 func TestPagesInARealBrowser(t *testing.T) {
 	r := newRig(t, writable)

@@ -131,7 +131,7 @@ func TestAServerThatFailsIsSaidToAndIsUsedAgain(t *testing.T) {
 	}
 }
 
-// TestAHangingServerLeavesTheRestOfTheConsole has as many requests wait for a server as may
+// TestAHangingServerLeavesTheRestOfTheConsole lets as many requests wait for a server as may
 // be answered at a time.
 func TestAHangingServerLeavesTheRestOfTheConsole(t *testing.T) {
 	r := newRig(t, nil)

@@ -101,8 +101,8 @@ func (c *Console) list(ctx context.Context) (*tubeList, error) {
 	return list, list.err
 }
 
-// changed has the next request ask for a new table, so that whoever changes something sees
-// what has come of it.
+// changed makes the next request ask for a new table, so that whoever changes something sees
+// the result.
 func (t *tubeTable) changed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -184,7 +184,7 @@ func (c *Client) Status(ctx context.Context, addr string, digest bool) (s Status
 	return c.call(ctx, addr, Request{Op: OpStatus, Digest: digest}, nil)
 }
 
-// Backup has a member send a snapshot with all entries up to index at least, as
+// Backup writes a snapshot of a member to w, with all entries up to index at least, as
 // snapshot.Extract reads it. Without an error it is whole.
 func (c *Client) Backup(ctx context.Context, addr string, index uint64, w io.Writer) error {
 	_, err := c.call(ctx, addr, Request{Op: OpBackup, Index: index}, w)

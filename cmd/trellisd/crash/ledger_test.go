@@ -221,7 +221,7 @@ func (l *ledger) waits(k *keys) bool {
 	return false
 }
 
-// fire has the groups fire that have become complete.
+// fire fires the groups that have become complete.
 func (l *ledger) fire(at span) {
 	for n, e := range l.jobs {
 		if e.held && !e.firing && !l.waits(&e.keys) {

@@ -552,7 +552,7 @@ func TestAWipedNodeThatVotesIsFoundOut(t *testing.T) {
 }
 
 // The check would notice: a follower that acknowledges what it could not store, because its
-// disk is full, has the leader say that a job is safe which nobody else has.
+// disk is full, makes the leader say that a job is safe which nobody else has.
 func TestAFollowerThatAnswersBeforeItHasStoredIsFoundOut(t *testing.T) {
 	t.Parallel()
 	if servertest.RaceEnabled {
@@ -572,7 +572,7 @@ func TestAFollowerThatAnswersBeforeItHasStoredIsFoundOut(t *testing.T) {
 	})
 }
 
-// unstored has jobs put while a leader has one follower, until the disk of that is full.
+// unstored puts jobs while a leader has one follower, until the disk of that is full.
 // Then that follower goes on without the leader. It returns what a client has seen.
 func (c *testCluster) unstored() []Op {
 	t := c.T

@@ -108,7 +108,7 @@ func gather(t *testing.T, addr string) *gathering {
 	return c
 }
 
-// finish has all clients do what they are there for, and leave: nobody has lost a job or a place.
+// finish lets all clients do what they are there for, and leave: nobody has lost a job or a place.
 func (c *gathering) finish() {
 	c.t.Helper()
 	for _, p := range c.holds {

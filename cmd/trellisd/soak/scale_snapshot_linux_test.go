@@ -237,7 +237,7 @@ func bindProcess(t *testing.T, pid, cpu int) {
 	eachThread(t, pid, func(tid int) error { return unix.SchedSetaffinity(tid, &set) })
 }
 
-// prefer has the leader run before what others have started, and then the follower and the network between them, which
+// prefer makes the leader run before what others have started, and then the follower and the network between them, which
 // is this process. The probes run before all of them. The follower that was away gets no preference, as on a machine of its own
 // it would not compete with the leader.
 func (m *snapshotWaits) prefer() {
@@ -247,7 +247,7 @@ func (m *snapshotWaits) prefer() {
 	prefer(m.t, m.follower.Cmd.Process.Pid, -12)
 }
 
-// preferNobody has all run as what others start does.
+// preferNobody lets all run as what others start does.
 func (m *snapshotWaits) preferNobody() {
 	m.t.Helper()
 	prefer(m.t, os.Getpid(), 0)

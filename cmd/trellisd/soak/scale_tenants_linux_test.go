@@ -148,7 +148,7 @@ func scaleTenants(t *testing.T) {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// goodTenants has the good accounts put, reserve and delete beside one that does its worst, and
+// goodTenants puts, reserves and deletes for the good accounts beside one that does its worst, and
 // returns how long each of these commands took.
 func goodTenants(t *testing.T, s *servertest.Server, kind string) probeWaits {
 	t.Helper()

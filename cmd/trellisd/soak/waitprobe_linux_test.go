@@ -238,7 +238,7 @@ func monotonic() (int64, error) {
 	return ts.Nano(), nil
 }
 
-// preferThread has the system run this thread before others that do not need the processor as little as it does, as far
+// preferThread asks the system to run this thread before others that do not need the processor as little as it does, as far
 // as this user may ask for that.
 func preferThread() {
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)

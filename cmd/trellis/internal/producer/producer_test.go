@@ -278,7 +278,7 @@ func TestItIsKnownWhatBecameOfTheJobsBeforeAKeyThatIsNotSent(t *testing.T) {
 	}
 }
 
-// produceSlowly has a producer put what is written to w, which the caller closes. inserted gets the number of jobs after each
+// produceSlowly makes a producer put what is written to w, which the caller closes. inserted gets the number of jobs after each
 // batch; end waits until the producer has ended.
 func produceSlowly(t *testing.T, source func(io.Reader) Source) (w *io.PipeWriter, inserted <-chan uint64, end func()) {
 	t.Helper()

@@ -4,6 +4,6 @@ package worker
 
 import "syscall"
 
-// dieWithParent has the system kill the program when this process ends, also in the moment before it has begun. On
+// dieWithParent asks the system to kill the program when this process ends, also in the moment before it has begun. On
 // Linux it is the thread that counts; Go ends a thread only with a goroutine that is locked to it, and here is none.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }

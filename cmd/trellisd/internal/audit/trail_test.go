@@ -70,7 +70,7 @@ func (carrier) Disconnect(*engine.Session, engine.Time)   {}
 func (carrier) Denied(*engine.Session, *engine.Deed) bool { return false }
 func (carrier) TokenSent(*engine.Session)                 {}
 
-// do has an engine tell the trail of commands, each on a connection of its own: of a client
+// do reports commands of an engine to the trail, each on a connection of its own: of a client
 // that may do everything unless it is given tubes.
 func (r *rig) do(lines []string, tubes ...string) {
 	r.t.Helper()

@@ -38,7 +38,7 @@
 // leader is known, and it is dialled again until there is one: the reactor knows how sessions go on there. The leader
 // takes a trunk when nothing is under way any more for the sessions of the one before, and tells an index of the log
 // behind all that was (a fence): a gateway that has applied it knows what of its clients' commands was done. A leader
-// that does not serve yet has gateways wait. Members whose trunks are of version 1 know nothing of that: their clients
+// that does not serve yet lets gateways wait. Members whose trunks are of version 1 know nothing of that: their clients
 // end with the trunk, and what these hold with it.
 //
 // A loop that has had no trunk for 8 s is gone, by record, and so is one that has left: what its clients had

@@ -119,7 +119,7 @@ func (c *asideClient) ended(t *testing.T) string {
 	return string(b)
 }
 
-// transfer has another member lead.
+// transfer makes another member the leader.
 func (r *rig) transfer(from int) {
 	r.t.Helper()
 	reign := r.queues[from].Leaderships()

@@ -241,7 +241,7 @@ func (g *gateway) askAgain(now *reign) {
 	g.refused = now
 }
 
-// forward has clients be forwarded, if this node does not lead and they are not already.
+// forward starts to forward clients, if this node does not lead and they are not already.
 func (q *Queue) forward() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

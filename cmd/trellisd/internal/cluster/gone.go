@@ -144,7 +144,7 @@ func numbersOfOthers(e *engine.Engine, nonce uint64) (numbers []uint32) {
 	return numbers
 }
 
-// endNumber has a number be gone, or leaves that to the next look.
+// endNumber ends the sessions of a number, or leaves that to the next look.
 func (s *service) endNumber(e *engine.Engine, number uint32) {
 	member, _ := e.NumberOf(number)
 	err := s.unheld(func() error {

@@ -12,7 +12,7 @@ const (
 	guardTicks = 8
 )
 
-// guard has the node step down when an event loop or a shard of the engine does
+// guard makes the node resign when an event loop or a shard of the engine does
 // not answer. The raft goroutine knows nothing of these, and would go on to lead.
 //
 // Time is counted by ticks that this goroutine has seen, so that a process that was

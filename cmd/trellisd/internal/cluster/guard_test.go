@@ -87,7 +87,7 @@ func newRigOf(t *testing.T, cut bool, newest ...uint32) *rig {
 	return r
 }
 
-// stop has a member end, and returns the error of its Run.
+// stop ends a member, and returns the error of its Run.
 func (r *rig) stop(i int) error {
 	r.t.Helper()
 	run := r.runs[i]

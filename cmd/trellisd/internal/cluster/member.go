@@ -280,7 +280,7 @@ func (m *Member) Status() *replica.Status {
 	return &s
 }
 
-// HandOver has another member lead, whoever has the most. An error tells why nobody does.
+// HandOver transfers leadership to the member that has the most. The error says why there is no other leader.
 func (m *Member) HandOver(ctx context.Context) error {
 	node := m.node.Load()
 	if node == nil {
@@ -289,7 +289,7 @@ func (m *Member) HandOver(ctx context.Context) error {
 	return node.Transfer(ctx, 0)
 }
 
-// resign has the node step down, if it leads.
+// resign ends the leadership of the node, if it leads.
 func (m *Member) resign(why string) {
 	if node := m.node.Load(); node != nil {
 		node.Resign(why)

@@ -46,11 +46,11 @@ type Queue struct {
 	cfg    QueueConfig
 	trunks uint16 // version of what trunks carry that it speaks; tests change it before the node runs
 
-	// handOver has another member lead. Set before the node runs.
+	// handOver transfers leadership to another member. Set before the node runs.
 	handOver func(context.Context) error
 	// fail ends the node. Set before the node runs.
 	fail func(error)
-	// resign has the node step down. Set before the node runs.
+	// resign ends the leadership of the node. Set before the node runs.
 	resign func(why string)
 	// leads reports whether the node was elected. Set before the node runs.
 	leads func() bool

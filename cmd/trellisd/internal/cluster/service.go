@@ -124,7 +124,7 @@ func (s *clients) listen() {
 	}
 }
 
-// giveUp has another member lead, if one can.
+// giveUp transfers leadership to another member, if one can lead.
 func (s *clients) giveUp() {
 	if err := s.queue.handOver(s.ctx); err != nil && s.ctx.Err() == nil {
 		s.queue.cfg.Log.Warn("no other member has taken over", "error", err)

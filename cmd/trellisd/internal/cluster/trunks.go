@@ -72,7 +72,7 @@ func (q *Queue) takeTrunk(
 	return func(k *wire.Trunk) { s.takeTrunk(k, e, h) }, nil
 }
 
-// takeTrunk has the server take a trunk when nothing is under way any more for sessions of the loop's trunk
+// takeTrunk gives the server a trunk when nothing is under way any more for sessions of the loop's trunk
 // before. All that was executed for them lies before the fence then.
 func (s *service) takeTrunk(k *wire.Trunk, e *engine.Engine, h wire.TrunkHello) {
 	first := s.absences.began(h.Number)

@@ -12,7 +12,7 @@ import (
 	"trellis/engine"
 )
 
-// A leader has a gateway wait while it does not serve yet, or is about to hand over.
+// A leader lets a gateway wait while it does not serve yet, or is about to hand over.
 func TestAGatewayWaitsForALeaderThatDoesNotServeYet(t *testing.T) {
 	var leads atomic.Bool
 	q := NewQueue(QueueConfig{})

@@ -24,7 +24,7 @@ const (
 	askTimeout    = time.Second
 )
 
-// watch has clients be forwarded to whoever leads, and tells when this node's state changes. Others are asked beside
+// watch forwards clients to whoever leads, and reports changes of this node's state. Others are asked beside
 // that: who is gone does not answer, and trunks of the leader before are to end at once.
 func (m *Member) watch(ctx context.Context) {
 	var looking sync.WaitGroup

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata anew")
 
-// busy has clients do a bit of everything.
+// busy lets clients do a bit of everything.
 func busy(r *rig) {
 	producer, worker := r.dial(), r.dial()
 	producer.put("mail", "5", "0")           // 1

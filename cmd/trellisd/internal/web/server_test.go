@@ -34,7 +34,7 @@ func start(t *testing.T, cfg Config) string {
 	return serve(t, New(cfg))
 }
 
-// serve has a server serve on a port of its own and returns its URL.
+// serve starts a server on a port of its own and returns its URL.
 func serve(t *testing.T, s *Server) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
