@@ -19,8 +19,8 @@ type Access interface {
 	// Authenticate returns the rights of the client to whom a token belongs, nil if the
 	// token is nobody's. token is valid during the call only.
 	Authenticate(p *Peer, token []byte) *engine.Grant
-	// Refused is told of a client that is disconnected because it has sent something
-	// else than a token, or no line for too long or while others wanted its slot.
+	// Refused reports a client that is disconnected because it has sent something else
+	// than a token, or no line for too long or while others wanted its slot.
 	Refused(p *Peer, why Refusal)
 }
 
@@ -50,8 +50,8 @@ type Peer struct {
 // authTimeout is how long a client may take to authenticate.
 const authTimeout = 10 * time.Second
 
-// identify begins a connection of a server with access control. The engine hears of a client
-// only when it is known.
+// identify begins a connection of a server with access control. The engine gets a session for
+// a client only when the client is known.
 func (c *conn) identify(now time.Duration) {
 	l := c.loop
 	if p := c.peer(); p.known() {
@@ -68,7 +68,7 @@ func (c *conn) identify(now time.Duration) {
 	c.beginAuthentication(now)
 }
 
-// known tells whether the connection may say who the peer is.
+// known reports whether the connection itself may say who the peer is.
 func (p *Peer) known() bool { return p.UID >= 0 || p.TLS != nil }
 
 // admitAs begins to serve a client. It reports false if the client's account has as many
@@ -122,8 +122,8 @@ func (c *conn) refuse(reply string, now time.Duration) {
 	c.conclude(now)
 }
 
-// authenticate takes the first line of a client that has to authenticate. ok tells that it has,
-// and rest is what it has sent behind that line.
+// authenticate takes the first line of a client that has to authenticate. ok says that it has
+// succeeded, and rest is what it has sent behind that line.
 func (c *conn) authenticate(now time.Duration, p []byte) (rest []byte, ok bool) {
 	l := c.loop
 	l.executing = c
@@ -189,7 +189,7 @@ func (c *conn) countRefusal(why Refusal) {
 }
 
 // Revoke ends the connections of clients with these grants. What they have reserved is
-// given back, and what they are owed is sent. It returns when the loops have been told.
+// given back, and what they are owed is sent. It returns when the loops have listed them.
 // Clients that are known only after that are not looked at: Access must not return any of
 // these grants from the time on when Revoke is called. Any goroutine may call it.
 //

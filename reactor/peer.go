@@ -29,7 +29,8 @@ func (*loop) Via(s *engine.Session) string {
 // TokenSent implements engine.Carrier.
 func (l *loop) TokenSent(s *engine.Session) {
 	if n, ok := l.server.tokens.Allow(); ok {
-		l.server.log.Warn("a client has sent a token for the name of a tube; it is refused, because this server asks for none",
+		l.server.log.Warn(
+			"a client has sent a token for the name of a tube; it is refused, because this server asks for none",
 			"peer", l.PeerAddr(s), "unreported", n)
 	}
 }
@@ -48,8 +49,8 @@ func (c *conn) endpoint() accept.Endpoint {
 	return accept.PeerOf(int(c.fd))
 }
 
-// setProxied notes what a proxy has told of a client. Connections have no field for it, so that
-// those that come without a proxy are not bigger.
+// setProxied notes what the header of a proxy says of a client. Connections have no field for it, so that those that
+// come without a proxy are not bigger.
 func (l *loop) setProxied(c *conn, client accept.Endpoint) {
 	if l.proxied == nil {
 		l.proxied = make(map[*conn]accept.Endpoint)

@@ -13,6 +13,9 @@ import (
 // address. Over TCP they accept connections of Config.ProxyFrom only.
 type Proxied = accept.Proxied
 
+// AcceptStats is what has become of connections until a loop had them.
+type AcceptStats = accept.Stats
+
 // ListenerStats is what has come from one listener.
 type ListenerStats = accept.ListenerStats
 

@@ -46,38 +46,15 @@ type LoopStats struct {
 
 // Stats is a server's state at about one moment.
 type Stats struct {
-	Loops []LoopStats
-
-	Channels       int64  // clients of gateways
-	Accepted       uint64 // connections that were given to a loop
-	AcceptFailures uint64 // attempts to accept that failed, mostly for want of descriptors
-	AcceptPauses   uint64 // times that accepting paused for that
-	AcceptPaused   int64  // listeners on which accepting is paused now
-	Refused        uint64 // connections that were accepted and closed at once because something failed
-	RefusedOver    uint64 // the same, because there were more than the limit allows
-	MaxConnections int    // that limit
-	Strangers      uint64 // connections to listeners for proxies that were closed at once because they came from elsewhere
-
-	Listeners []ListenerStats // in the order in which they were served, those for TLS behind the others
+	AcceptStats
+	Loops    []LoopStats
+	Channels int64 // clients of gateways
 }
 
 // Stats returns the server's counters. Any goroutine may call it; it disturbs
 // nothing.
 func (s *Server) Stats() Stats {
-	a := s.acceptor.Stats()
-	st := Stats{
-		Loops:          make([]LoopStats, len(s.loops)),
-		Accepted:       a.Accepted,
-		AcceptFailures: a.Failures,
-		AcceptPauses:   a.Pauses,
-		AcceptPaused:   a.Paused,
-		Refused:        a.Refused,
-		RefusedOver:    a.Over,
-		MaxConnections: s.cfg.MaxConnections,
-		Channels:       s.channels.Load(),
-		Listeners:      a.Listeners,
-		Strangers:      a.Strangers,
-	}
+	st := Stats{AcceptStats: s.acceptor.Stats(), Loops: make([]LoopStats, len(s.loops)), Channels: s.channels.Load()}
 	for i, l := range s.loops {
 		c := &l.counts
 		st.Loops[i] = LoopStats{

@@ -59,11 +59,11 @@ type hooks struct {
 
 // Acceptor accepts on the listeners of a server. Any goroutine may call its methods where they do not say otherwise.
 type Acceptor struct {
-	cfg    Config
-	log    *slog.Logger
-	hooks  hooks
-	places places
-	spare  spare // for connections that go on under another descriptor
+	cfg   Config
+	log   *slog.Logger
+	hooks hooks
+	taken atomic.Int64 // places
+	spare spare        // for connections that go on under another descriptor
 
 	done  chan struct{}  // closed when no more is accepted
 	calls sync.WaitGroup // of Serve and Connect; Add only with mu held and closed false
@@ -94,7 +94,6 @@ func newAcceptor(cfg Config, h hooks) *Acceptor {
 		cfg:       cfg,
 		log:       cfg.Log,
 		hooks:     h,
-		places:    places{most: int64(cfg.MaxConnections)},
 		done:      make(chan struct{}),
 		freed:     make(chan struct{}, 1),
 		listening: make(map[*listener]struct{}),
@@ -215,21 +214,10 @@ func (a *Acceptor) Freed() {
 func (a *Acceptor) Duplicate(fd int) (int, error) { return a.spare.duplicate(fd) }
 
 // TakePlace takes a place for a connection that is to come. It reports false if all are taken. Closed frees it.
-func (a *Acceptor) TakePlace() bool { return a.places.take() }
-
-// places are what MaxConnections limits.
-type places struct {
-	most  int64
-	taken atomic.Int64
-}
-
-// take takes a place, unless there is none.
-func (p *places) take() bool {
-	if p.taken.Add(1) > p.most {
-		p.taken.Add(-1)
+func (a *Acceptor) TakePlace() bool {
+	if a.taken.Add(1) > int64(a.cfg.MaxConnections) {
+		a.taken.Add(-1)
 		return false
 	}
 	return true
 }
-
-func (p *places) free() { p.taken.Add(-1) }

@@ -42,7 +42,7 @@ func (a *Acceptor) failed(n Arrival, err error) error {
 	if n.by == nil {
 		return nil
 	}
-	a.places.free()
+	a.taken.Add(-1)
 	if isShortage(err) {
 		return err
 	}

@@ -103,7 +103,7 @@ func (h *handshake) run() {
 	if err != nil {
 		h.explain(result, err)
 		_ = h.socket.Close()
-		a.places.free()
+		a.taken.Add(-1)
 		a.Freed()
 		return
 	}

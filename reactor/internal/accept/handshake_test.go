@@ -131,7 +131,7 @@ func TestAFloodOfHandshakesLeavesRoomForAGoodClient(t *testing.T) {
 				ended += st.count(r)
 			}
 			// Those that were refused, or never accepted, have begun none.
-			if over := ts.Stats().Over; ended+over > n+2 || st.count(HandshakeOK) != 2 {
+			if over := ts.Stats().RefusedOver; ended+over > n+2 || st.count(HandshakeOK) != 2 {
 				t.Errorf("%d handshakes have ended, %d of them well; %d were refused", ended, st.count(HandshakeOK), over)
 			}
 			established.do("use c\r\n", "USING c\r\n")

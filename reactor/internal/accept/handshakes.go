@@ -198,7 +198,7 @@ func (h *handshake) finish(why error) {
 	}
 	h.endWatch()
 	_ = unix.Close(h.fd)
-	h.by.acceptor.places.free()
+	h.by.acceptor.taken.Add(-1)
 	h.by.acceptor.Freed()
 }
 

@@ -331,7 +331,7 @@ func (l *listener) refuse(fd int) {
 	a.counts.over.Add(1)
 	if n, ok := a.refusals.Allow(); ok {
 		a.log.Warn("a connection is refused, there are too many",
-			"listener", l.socket.Addr(), "limit", a.places.most, "unreported", n)
+			"listener", l.socket.Addr(), "limit", a.cfg.MaxConnections, "unreported", n)
 	}
 	// A new connection has room for the answer.
 	answer := refusal

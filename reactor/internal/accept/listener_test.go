@@ -86,8 +86,8 @@ func TestAcceptingGoesOnAsSoonAsAConnectionIsClosed(t *testing.T) {
 		c.do("use a\r\n", "USING a\r\n")
 		short.Store(true)
 		next := ts.dial()
-		ts.until("accepting has paused", func() bool { return ts.Stats().Paused == 1 })
-		if st := ts.Stats(); st.Failures != i+1 || st.Pauses != i+1 || st.Accepted != i+1 {
+		ts.until("accepting has paused", func() bool { return ts.Stats().AcceptPaused == 1 })
+		if st := ts.Stats(); st.AcceptFailures != i+1 || st.AcceptPauses != i+1 || st.Accepted != i+1 {
 			t.Errorf("%+v", st)
 		}
 		short.Store(false)

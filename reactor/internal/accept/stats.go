@@ -4,14 +4,15 @@ import "sync/atomic"
 
 // Stats is what has become of connections, at about one moment.
 type Stats struct {
-	Accepted  uint64 // connections that a loop has taken in
-	Failures  uint64 // attempts to accept that failed, mostly for want of descriptors
-	Pauses    uint64 // times that accepting paused for that
-	Paused    int64  // listeners on which accepting is paused now
-	Refused   uint64 // connections that were accepted and closed at once because something failed
-	Over      uint64 // the same, because there were more than the limit allows
-	Strangers uint64 // the same, because they came to a listener for proxies from elsewhere
-	Places    int64  // places that are taken now
+	Accepted       uint64 // connections that were given to a loop
+	AcceptFailures uint64 // attempts to accept that failed, mostly for want of descriptors
+	AcceptPauses   uint64 // times that accepting paused for that
+	AcceptPaused   int64  // listeners on which accepting is paused now
+	Refused        uint64 // connections that were accepted and closed at once because something failed
+	RefusedOver    uint64 // the same, because there were more than the limit allows
+	Strangers      uint64 // the same, because they came to a listener for proxies from elsewhere
+	MaxConnections int    // that limit
+	Places         int64  // how many of that are taken now
 
 	Listeners []ListenerStats // in the order in which they were served, those for TLS behind the others
 }
@@ -27,14 +28,15 @@ type counts struct {
 func (a *Acceptor) Stats() Stats {
 	c := &a.counts
 	st := Stats{
-		Accepted:  c.accepted.Load(),
-		Failures:  c.failures.Load(),
-		Pauses:    c.pauses.Load(),
-		Paused:    c.paused.Load(),
-		Refused:   c.refused.Load(),
-		Over:      c.over.Load(),
-		Strangers: c.strangers.Load(),
-		Places:    a.places.taken.Load(),
+		Accepted:       c.accepted.Load(),
+		AcceptFailures: c.failures.Load(),
+		AcceptPauses:   c.pauses.Load(),
+		AcceptPaused:   c.paused.Load(),
+		Refused:        c.refused.Load(),
+		RefusedOver:    c.over.Load(),
+		Strangers:      c.strangers.Load(),
+		MaxConnections: a.cfg.MaxConnections,
+		Places:         a.taken.Load(),
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -54,6 +56,6 @@ func (a *Acceptor) Opened(from ListenerID) {
 func (a *Acceptor) Closed(from ListenerID) {
 	a.listeners.counts[from].open.Add(-1)
 	if from != Own {
-		a.places.free()
+		a.taken.Add(-1)
 	}
 }

@@ -79,11 +79,14 @@ func (r *rig) wholeSources() Sources {
 	src.Serving = func() *Serving {
 		f := &fakeReactor{stats: reactor.Stats{
 			Loops:    []reactor.LoopStats{{Connections: 3, Ending: 1, BytesIn: 10, OverLimit: 1, Lacking: 1, Contact: -1}, {Connections: 4, BytesOut: 20, OverLimit: 2, Unknown: 4, Misfits: 1, Resumed: 6, NoContact: 2, Unrepeated: 3, Lags: 5, Repeated: 7, Attaches: 2, TrunkIn: 30, TrunkOut: 40, Apart: 90 * time.Millisecond, Contact: 300 * time.Millisecond}},
-			Accepted: 7, Channels: 2, Refused: 1, RefusedOver: 2, MaxConnections: 1000,
-			Listeners: []reactor.ListenerStats{
-				{Addr: "127.0.0.1:11300", Connections: 1, Accepted: 4},
-				{Addr: "127.0.0.1:11300", Connections: 2, Accepted: 1}, // inherited
-				{Addr: "127.0.0.1:11400", TLS: true, Connections: 4, Accepted: 2},
+			Channels: 2,
+			AcceptStats: reactor.AcceptStats{
+				Accepted: 7, Refused: 1, RefusedOver: 2, MaxConnections: 1000,
+				Listeners: []reactor.ListenerStats{
+					{Addr: "127.0.0.1:11300", Connections: 1, Accepted: 4},
+					{Addr: "127.0.0.1:11300", Connections: 2, Accepted: 1}, // inherited
+					{Addr: "127.0.0.1:11400", TLS: true, Connections: 4, Accepted: 2},
+				},
 			},
 		}}
 		f.handshakes.Pending = 3
