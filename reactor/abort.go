@@ -77,7 +77,7 @@ func (s *Server) begun(goOn bool) int64 {
 // hasBegun tells whether the client waits for a command of which a part was executed, and the rest waits neither until the
 // client reads nor for its rate.
 func (c *conn) hasBegun() bool {
-	return c.phase == waiting && c.session.Begun() && !c.stalled && (c.x == nil || c.x.throttled == nil)
+	return c.phase == waiting && c.session.Begun() && !c.Stalled() && !c.throttled()
 }
 
 // resumes tells whether sessions that wait go on.
@@ -117,15 +117,15 @@ func (c *conn) makeUp(now time.Duration) {
 			return
 		}
 	}
-	if c.phase == authenticating && c.pendingInput() > 0 {
-		x := c.x
-		p, rest := slices.Clone(x.in.bytes()), x.in.rest
-		x.in.discard(&c.loop.counts)
-		x.in.rest = rest
+	if c.phase == authenticating && c.InputLen() > 0 {
+		in := &c.Pending().In
+		p, rest := slices.Clone(in.Bytes()), in.Rest
+		in.Discard(&c.loop.streams.Counts)
+		in.Rest = rest
 		c.take(now, p)
 	}
 	switch {
-	case c.intake < finished || c.phase >= draining:
+	case !c.Ended() || c.phase >= draining:
 	case c.phase == forwarded:
 		c.loop.gateway.AskTurn(c.forwarding())
 	default:

@@ -20,6 +20,7 @@ import (
 
 	"trellis/codec"
 	"trellis/reactor/internal/accept"
+	"trellis/reactor/internal/stream"
 )
 
 // counting returns hooks that count the commands that are executed.
@@ -144,10 +145,10 @@ func TestAHeldServerStopsReading(t *testing.T) {
 	ts.Hold(true)
 	const n = 100_000
 	go c.send(strings.Repeat("use a\r\n", n))
-	ts.until("the client's input is kept", func() bool { return ts.sum().PendingInput >= keepInput })
+	ts.until("the client's input is kept", func() bool { return ts.sum().PendingInput >= stream.KeepInput })
 	ts.Hold(false)
 	c.expect(strings.Repeat("USING a\r\n", n))
-	if in, _ := ts.peaks(); in > keepInput+2*readSize {
+	if in, _ := ts.peaks(); in > stream.KeepInput+2*stream.ReadSize {
 		t.Errorf("%d bytes of input were kept", in)
 	}
 }

@@ -85,9 +85,7 @@ func (c *conn) admitAs(g *engine.Grant, now time.Duration) bool {
 		c.deadline = nil
 	}
 	l.granted[c] = g
-	if c.listener.tls() {
-		c.tls().freeCertificates()
-	}
+	c.forgetCertificates()
 	if l.gateway != nil {
 		c.forward(now)
 	} else {
@@ -130,7 +128,7 @@ func (c *conn) authenticate(now time.Duration, p []byte) (rest []byte, ok bool) 
 	n, whole := c.decoder.Next(p, &l.cmd)
 	if !whole && !c.decoder.Refusing() {
 		l.executing = nil
-		if c.x != nil || l.draining {
+		if c.Pending() != nil || l.draining {
 			c.conclude(now)
 		}
 		return nil, false
@@ -158,7 +156,7 @@ func (c *conn) authenticate(now time.Duration, p []byte) (rest []byte, ok bool) 
 		reply = codec.ReplyOutOfMemory
 	}
 	if n < len(p) {
-		c.backlog().behindQuit = true
+		c.needBacklog().behindQuit = true
 	}
 	if g == nil || !c.refuseLater(g, now) {
 		c.refuse(reply, now)

@@ -5,6 +5,7 @@ import (
 
 	"trellis/reactor/internal/accept"
 	"trellis/reactor/internal/gnetloop"
+	"trellis/reactor/internal/stream"
 )
 
 // Poller implements accept.Loop.
@@ -29,7 +30,7 @@ func (l *loop) Least() accept.Loop {
 
 // Post implements accept.Loop.
 func (l *loop) Post(n accept.Arrival) {
-	l.arrivals.post(n)
+	l.arrivals.Post(n)
 	l.gnet.Wake()
 }
 
@@ -59,7 +60,7 @@ func (l *loop) MakeRoom() bool {
 // admitNext takes in the connection that arrived first.
 func (l *loop) admitNext() {
 	l.engine.Spend(connCost)
-	n := l.arrivals.pop()
+	n := l.arrivals.Pop()
 	if err := l.admit(n); err != nil {
 		l.server.acceptor.Failed(n, err)
 	}
@@ -67,20 +68,19 @@ func (l *loop) admitNext() {
 
 // admitAll takes in all connections that have arrived.
 func (l *loop) admitAll() {
-	for l.arrivals.take(); !l.arrivals.empty(); {
+	for l.arrivals.Take(); !l.arrivals.Empty(); {
 		l.admitNext()
 	}
 }
 
 // admit begins a connection. If it fails, the descriptor is closed.
 func (l *loop) admit(n accept.Arrival) error {
-	var c *conn
+	c, kind := new(conn), stream.OnSocket
 	if n.TLS != nil {
-		c = &newTLS(l, n).conn
-	} else {
-		c = new(conn)
+		c, kind = &newTLS(n).conn, stream.OnTLS
 	}
-	c.loop, c.fd, c.listener = l, int32(n.FD), listenerID(n.Listener)
+	c.loop, c.listener = l, listenerID(n.Listener)
+	c.Init(n.FD, kind)
 	if n.Client != nil {
 		l.setProxied(c, *n.Client)
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trellis/reactor/internal/gnetloop"
+	"trellis/reactor/internal/stream"
 )
 
 // lone returns a connection on a loop that only the caller drives, and the
@@ -30,7 +31,7 @@ func loneConfig(t testing.TB, j *fakeJournal, change func(*Config)) (c *conn, cl
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(fds[0]); unix.Close(fds[1]) })
-	loops, err := gnetloop.Start(gnetloop.Config{Loops: 1, ReadSize: readSize, Log: ts.Server.log})
+	loops, err := gnetloop.Start(gnetloop.Config{Loops: 1, ReadSize: stream.ReadSize, Log: ts.Server.log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,11 +40,12 @@ func loneConfig(t testing.TB, j *fakeJournal, change func(*Config)) (c *conn, cl
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.engine = ts.engine.NewLoop(l)
+	l.setEngine(ts.engine.NewLoop(l), nil)
 	if j != nil {
 		l.journal = j
 	}
-	c = &conn{loop: l, fd: int32(fds[0]), phase: serving}
+	c = &conn{loop: l, phase: serving}
+	c.Init(fds[0], stream.OnSocket)
 	c.decoder.MaxJobSize = maxJob
 	ts.acceptor.TakePlace()
 	l.enlist(c)

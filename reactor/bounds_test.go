@@ -266,13 +266,13 @@ func TestAClientWithTooMuchOutputIsClosed(t *testing.T) {
 	const size = 400_000
 	for limit, closed := range map[int64]bool{size + 100_000: false, size - 100_000: true} {
 		c, _ := loneConfig(t, nil, func(c *Config) { c.MaxOutput = limit })
-		if err := unix.SetsockoptInt(int(c.fd), unix.SOL_SOCKET, unix.SO_SNDBUF, 4096); err != nil {
+		if err := unix.SetsockoptInt(c.FD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4096); err != nil {
 			t.Fatal(err)
 		}
 		s := c.loop.server
 		c.traffic(s.now(), fmt.Appendf(nil, "put 0 0 60 %d\r\n%s\r\npeek 1\r\n", size, strings.Repeat("x", size)))
-		n := &c.loop.counts
-		if over, pending := n.overOutput.Load() == 1, n.pendingOutput.Load() > 0; (c.phase == ended) != closed || over != closed || pending == closed {
+		n := &c.loop.streams.Counts
+		if over, pending := n.TooMuchOutput.Load() == 1, n.PendingOutput.Load() > 0; (c.phase == ended) != closed || over != closed || pending == closed {
 			t.Errorf("limit %d: closed %t, counted %t, output pending %t", limit, c.phase == ended, over, pending)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"trellis/reactor/internal/accept"
 	"trellis/reactor/internal/buffer"
 	"trellis/reactor/internal/relay"
+	"trellis/reactor/internal/stream"
 	"trellis/reactor/internal/trunk"
 )
 
@@ -28,8 +29,8 @@ func (id listenerID) channel() bool { return id == channelListener }
 // know it, and it is never paused, because what may come is bounded. It belongs to its loop's goroutine.
 type channel struct {
 	conn // the first field: see conn.channel
+	stream.Channel
 
-	trunk  *leaderEnd
 	grant  *engine.Grant // nil for a client that may do everything
 	client accept.Endpoint
 	id     uint64 // of the session
@@ -37,7 +38,6 @@ type channel struct {
 
 	window int32 // how far the gateway may send ahead
 	room   int32 // how much of it is left
-	credit int32 // bytes of replies that may still be sent
 
 	received uint64 // bytes of input
 	ends     uint64 // where in them the last command ends that was executed
@@ -50,10 +50,8 @@ type channel struct {
 	parted  bool // a part of a reply was made, and the rest was not
 	parts   bool // the session may go on over another trunk
 	resumes bool // the session is to go on
-	waits   bool // in trunk.waits
 	more    bool // the client has half-closed, and not all has come that it has sent before
 	leaving bool // the gateway ends
-	resets  bool // the client is to be told that it was not answered
 }
 
 // channel is the channel that c is a part of. c.listener.channel() must be true.
@@ -61,6 +59,9 @@ func (c *conn) channel() *channel {
 	// See conn.tls.
 	return (*channel)(unsafe.Pointer(c))
 }
+
+// leader is the leader's end of the trunk.
+func (h *channel) leader() *leaderEnd { return h.Trunk().Line().(*leaderEnd) }
 
 // begin opens the session of a channel.
 func (h *channel) begin(now time.Duration) error {
@@ -104,12 +105,13 @@ func (h *channel) made(cmd *codec.Command, reply []byte, outcome engine.Outcome)
 	switch {
 	case cmd.Op == codec.OpUse && bytes.HasPrefix(reply, []byte("USING ")):
 	case cmd.Op == codec.OpWatch && bytes.HasPrefix(reply, []byte("WATCHING ")):
-		if flags = trunk.Watches; cmd.Weight > 1 && h.trunk.version >= trunk.ResumesSince {
+		if flags = trunk.Watches; cmd.Weight > 1 && h.leader().version >= trunk.ResumesSince {
 			number = cmd.Weight
 		}
 	case cmd.Op == codec.OpIgnore && bytes.HasPrefix(reply, []byte("WATCHING ")):
 		flags = trunk.Ignores
-	case cmd.Op == codec.OpReserveMode && h.trunk.version >= trunk.ResumesSince && bytes.HasPrefix(reply, []byte("USING ")):
+	case cmd.Op == codec.OpReserveMode && h.leader().version >= trunk.ResumesSince &&
+		bytes.HasPrefix(reply, []byte("USING ")):
 		flags, number, tube = trunk.Chooses, trunk.Choice(cmd.Mode, cmd.Info), nil
 	default:
 		return
@@ -151,70 +153,39 @@ func (h *channel) answered() uint64 {
 	return h.ends
 }
 
-// send sends what the client takes at once of pieces, which begin with the pending output if there is
-// any, as far as the trunk has room. It changes pieces.
-func (h *channel) send(pieces [][]byte) (n int, ok bool) {
-	l, t := h.loop, h.trunk
-	if t.over {
-		h.fail()
-		return 0, false
+// replies sends the client replies. last says that it is owed nothing else.
+func (h *channel) replies(data []byte, last bool) {
+	it := trunk.Item{Kind: trunk.KindReplies, Data: data}
+	if last {
+		h.tellChanges()
+		h.told = h.answered()
 	}
-	all := l.replyBytes()
-	if h.pendingOutput() {
-		all = h.x.out.len()
+	if !last || h.parted {
+		it.Flags = trunk.More
 	}
-	most := min(int(h.credit), t.share(all))
-	for n < most && len(pieces) > 0 {
-		var data []byte
-		data, pieces = l.tls.chunk(pieces, min(trunk.MaxData, most-n))
-		n += len(data)
-		it := trunk.Item{Kind: trunk.KindReplies, Data: data}
-		if n == all {
-			h.tellChanges()
-			h.told = h.answered()
-		}
-		if n < all || h.parted {
-			it.Flags = trunk.More
-		}
-		it.Number = uint32(h.told)
-		h.say(it)
-	}
-	h.credit -= int32(n)
-	return h.wrote(n, nil)
-}
-
-// awaitOutput has the loop go on with the channel when it takes output. The gateway says so when it
-// is the client for whom it waits.
-func (h *channel) awaitOutput() {
-	switch t := h.trunk; {
-	case t.over || h.waits || h.credit == 0:
-	case t.share(h.x.out.len()) == 0 || !t.waits.empty() && h.x.out.len() > smallReplies:
-		h.waits = true
-		t.waits.push(h)
-	default:
-		h.loop.writable = append(h.loop.writable, &h.conn)
-	}
+	it.Number = uint32(h.told)
+	h.say(it)
 }
 
 // input takes what the client has sent.
 func (h *channel) input(now time.Duration, p []byte) error {
 	if h.hasAll() {
-		return h.trunk.misuse(h.number, "input behind a half-close")
+		return h.leader().misuse(h.number, "input behind a half-close")
 	}
 	if len(p) > int(h.room) {
-		return h.trunk.misuse(h.number, "input beyond its credit")
+		return h.leader().misuse(h.number, "input beyond its credit")
 	}
 	if d := h.loop.decided[&h.conn]; d != nil && d.awaits {
-		return h.trunk.misuse(h.number, "input before the last of the effects")
+		return h.leader().misuse(h.number, "input before the last of the effects")
 	}
 	h.room -= int32(len(p))
 	h.received += uint64(len(p))
 	if h.resumes {
-		h.loop.counts.bytesIn.Add(uint64(len(p)))
-		h.backlog().in.add(p, &h.loop.counts)
+		h.loop.streams.Counts.BytesIn.Add(uint64(len(p)))
+		h.loop.streams.Keep(&h.Stream, p)
 		return nil
 	}
-	h.traffic(now, p)
+	h.conn.received(now, p)
 	h.giveCredit()
 	return nil
 }
@@ -225,7 +196,7 @@ func (h *channel) giveCredit() {
 	if h.phase >= draining || h.hasAll() || h.loop.draining {
 		return // no more of it is executed
 	}
-	kept := int32(h.pendingInput())
+	kept := int32(h.InputLen())
 	if h.room == 0 && kept == 0 {
 		h.window += h.widen()
 	}
@@ -248,13 +219,10 @@ func (h *channel) widen() int32 {
 
 // takeCredit takes the gateway's word that n bytes more of replies may be sent.
 func (h *channel) takeCredit(n uint32) error {
-	if int64(h.credit)+int64(n) > maxReplyCredit {
-		return h.trunk.misuse(h.number, "more credit for replies than may be given")
+	if int64(h.Credit())+int64(n) > maxReplyCredit {
+		return h.leader().misuse(h.number, "more credit for replies than may be given")
 	}
-	h.credit += int32(n)
-	if h.x != nil && h.x.armed && !h.waits {
-		h.loop.writable = append(h.loop.writable, &h.conn)
-	}
+	h.loop.streams.AddCredit(&h.Stream, int(n))
 	return nil
 }
 
@@ -262,16 +230,17 @@ func (h *channel) takeCredit(n uint32) error {
 func (h *channel) halfClose(now time.Duration, flags uint8) error {
 	ahead := flags&trunk.Ahead != 0
 	switch {
-	case h.intake >= finished && (ahead || !h.more):
-		return h.trunk.misuse(h.number, "a second half-close")
+	case h.Ended() && (ahead || !h.more):
+		return h.leader().misuse(h.number, "a second half-close")
 	case h.phase == authenticating: // until commands are executed again
-		h.intake, h.more, h.leaving = finished, ahead, flags&trunk.Leaves != 0
+		h.more, h.leaving = ahead, flags&trunk.Leaves != 0
+		h.loop.streams.End(&h.Stream)
 	case h.more:
 		h.more = false
 		h.conclude(now)
 	case flags&trunk.Leaves != 0 && h.phase < draining:
 		h.leaving = true
-		h.intake = finished
+		h.loop.streams.End(&h.Stream)
 		h.outlive(now)
 	default:
 		h.more = ahead
@@ -281,18 +250,18 @@ func (h *channel) halfClose(now time.Duration, flags uint8) error {
 }
 
 // hasAll tells whether all has come that the client has sent before it half-closed.
-func (h *channel) hasAll() bool { return h.intake >= finished && !h.more }
+func (h *channel) hasAll() bool { return h.Ended() && !h.more }
 
 // close tells the gateway that the session is over, unless the trunk ends itself.
-func (h *channel) close() {
+func (h *channel) close(reset bool) {
 	h.forgetChanges()
 	s := h.loop.server
 	s.gatewayMemory.Add(int64(trunk.FirstCredit - h.window))
-	if h.trunk.over || h.loop.stopping || s.aborting.Load() {
+	if h.Trunk().Over() || h.loop.stopping || s.aborting.Load() {
 		return
 	}
 	it := trunk.Item{Kind: trunk.KindEnd, Number: uint32(h.ends)}
-	if h.resets {
+	if reset {
 		it.Flags = trunk.Reset
 	}
 	h.say(it)
@@ -301,7 +270,7 @@ func (h *channel) close() {
 // say sends an item of the channel.
 func (h *channel) say(it trunk.Item) {
 	it.Channel = h.number
-	h.trunk.say(it)
+	h.leader().say(it)
 }
 
 // Denied implements engine.Carrier.
@@ -312,6 +281,6 @@ func (l *loop) Denied(s *engine.Session, d *engine.Deed) bool {
 	}
 	h := c.channel()
 	denied := trunk.Denied{Command: d.Op.String(), Tube: d.Tube, To: d.To, Result: d.Result, ID: d.ID}
-	h.trunk.say(trunk.Item{Kind: trunk.KindDenied, Channel: h.number, Data: denied.Append(nil)})
+	h.leader().say(trunk.Item{Kind: trunk.KindDenied, Channel: h.number, Data: denied.Append(nil)})
 	return true
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"trellis/binlog/journal"
+	"trellis/reactor/internal/queue"
 )
 
 // Committer is the journal that replies depend on: no reply leaves before what it
@@ -27,8 +28,8 @@ type Committer interface {
 type commits struct {
 	// waiting have output that waits for a commit, in order of arrival. One that depends on an
 	// earlier position is released with its predecessor.
-	waiting   queue[*conn]
-	pongs     queue[pong]
+	waiting   queue.Queue[*conn]
+	pongs     queue.Queue[pong]
 	committed journal.Pos // the position that Flush has been found to have reached
 
 	pending atomic.Bool // Committed is to wake the loop: somebody waits, and the loop has looked already
@@ -70,19 +71,15 @@ func (l *loop) mustWait(pos journal.Pos) bool {
 	return pos != 0 && l.journal.Committed() < pos
 }
 
-// awaitCommit keeps c's output behind the first firm bytes back until the journal is
-// committed up to pos.
-func (c *conn) awaitCommit(firm int, pos journal.Pos) {
+// awaitCommit notes that c's output waits until the journal is committed up to pos. waiting says that it did so
+// before.
+func (c *conn) awaitCommit(pos journal.Pos, waiting bool) {
 	l := c.loop
-	k := &l.commits
-	k.addBatch(l.round, pos, &l.batch)
-	listed := c.x.out.uncommitted()
-	c.x.out.awaitCommit(firm, pos)
-	if listed {
-		return
+	l.commits.addBatch(l.round, pos, &l.batch)
+	if !waiting {
+		l.awaitsCommit()
+		l.commits.waiting.Push(c)
 	}
-	l.awaitsCommit()
-	k.waiting.push(c)
 }
 
 // awaitsCommit has the loop commit what is about to wait for it.
@@ -94,7 +91,7 @@ func (l *loop) awaitsCommit() {
 }
 
 // idle tells whether nothing waits.
-func (k *commits) idle() bool { return k.waiting.empty() && k.pongs.empty() }
+func (k *commits) idle() bool { return k.waiting.Empty() && k.pongs.Empty() }
 
 // addBatch takes the commands of a connection whose replies wait.
 func (k *commits) addBatch(round uint32, pos journal.Pos, b *batch) {
@@ -127,11 +124,10 @@ func (l *loop) commit() {
 // need not wait any more.
 func (l *loop) hasCommitted() bool {
 	k := &l.commits
-	if k.waiting.empty() {
+	if k.waiting.Empty() {
 		return false
 	}
-	x := k.waiting.first().x
-	return x == nil || x.out.dependsOn <= k.committed || k.failing.Load()
+	return k.waiting.First().DependsOn() <= k.committed || k.failing.Load()
 }
 
 // nextCommitted takes the connection whose output need not wait any more from the
@@ -141,7 +137,7 @@ func (l *loop) nextCommitted() *conn {
 	if !l.hasCommitted() {
 		return nil
 	}
-	c := k.waiting.pop()
+	c := k.waiting.Pop()
 	if k.idle() {
 		k.pending.Store(false)
 	}
@@ -170,15 +166,15 @@ func (c *conn) committed(now time.Duration) {
 	l := c.loop
 	defer l.recovered()
 	l.engine.Spend(connCost)
-	if c.x == nil || !c.x.out.uncommitted() {
+	switch pos := c.DependsOn(); {
+	case pos == 0:
 		return // it has ended
-	}
-	if c.x.out.dependsOn <= l.commits.committed {
+	case pos <= l.commits.committed:
 		c.noteActivity(now) // its client's time to take the output begins
-		c.x.out.committed()
+		c.Committed()
 		c.advance(now)
-	} else {
-		c.x.out.discardUncommitted(&l.counts)
+	default:
+		l.streams.DiscardUncommitted(&c.Stream)
 		if c.phase < draining {
 			c.enter(draining)
 		}
@@ -191,9 +187,9 @@ func (c *conn) committed(now time.Duration) {
 func (c *conn) sendUncommitted(now time.Duration) {
 	const interval = 50 * time.Microsecond // a sync takes longer
 	l := c.loop
-	for c.x != nil && c.x.out.uncommitted() && !l.server.aborting.Load() {
+	for c.DependsOn() != 0 && !l.server.aborting.Load() {
 		l.journal.Flush()
-		for l.mustWait(c.x.out.dependsOn) {
+		for l.mustWait(c.DependsOn()) {
 			if l.commits.failing.Load() || l.server.aborting.Load() {
 				return
 			}
@@ -203,7 +199,7 @@ func (c *conn) sendUncommitted(now time.Duration) {
 			case <-time.After(interval):
 			}
 		}
-		c.x.out.committed()
+		c.Committed()
 		c.advance(now)
 	}
 }

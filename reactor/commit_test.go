@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"trellis/binlog/journal"
+	"trellis/reactor/internal/stream"
 )
 
 // fakeJournal counts records and commits when it is told to.
@@ -203,7 +204,7 @@ func TestPipelinedCommandsGoOnAfterEachCommit(t *testing.T) {
 		if flushes := j.flushes.Load(); flushes > n/100 {
 			t.Fatalf("%d commits for %d pipelined puts", flushes, n)
 		}
-		if in, _ := ts.peaks(); in > keepInput+2*readSize {
+		if in, _ := ts.peaks(); in > stream.KeepInput+2*stream.ReadSize {
 			t.Fatalf("%d bytes of input were kept", in)
 		}
 	})
@@ -242,7 +243,7 @@ func TestAFailedCommitDoesNotCutIntoAReplyThatIsUnderWay(t *testing.T) {
 	j := new(fakeJournal)
 	ts := serveJournaled(t, "unix", 1, hooks{}, j)
 	c, p := ts.dial(), ts.dial()
-	const n = highWater - 1000 // more than a socket takes, less than is written before the batch's end
+	const n = stream.HighWater - 1000 // more than a socket takes, less than is written before the batch's end
 	body := strings.Repeat("x", n)
 	p.send("use big\r\nput 0 0 9 " + fmt.Sprint(n) + "\r\n" + body + "\r\n")
 	j.untilRecorded(ts, 1)
@@ -314,10 +315,10 @@ func TestALongCommandKeepsNobodyWaitingForWhatIsCommitted(t *testing.T) {
 		}
 		switch k := &l.commits; {
 		case rounds == 0 && j.recorded.Load() > n+n/10:
-			waiting.Store(!k.waiting.empty())
+			waiting.Store(!k.waiting.Empty())
 			j.done.Store(n + 1)
 			rounds = 1
-		case rounds > 0 && k.waiting.empty():
+		case rounds > 0 && k.waiting.Empty():
 			told.Store(int64(j.recorded.Load()))
 		case rounds > 0:
 			if rounds++; rounds > maxRounds {

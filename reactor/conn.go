@@ -1,51 +1,42 @@
 package reactor
 
 import (
-	"errors"
+	"io"
 	"time"
 	"unsafe"
 
 	"trellis/codec"
 	"trellis/engine"
 	"trellis/reactor/internal/accept"
+	"trellis/reactor/internal/stream"
 )
 
 // conn is one client's connection. It belongs to its loop's goroutine. Most clients
 // are idle, so that what few need lies in backlog.
 type conn struct {
-	session  engine.Session // the first field: see connOf
-	decoder  codec.Decoder
-	loop     *loop     // set by open
-	x        *backlog  // nil while nothing is pending
+	session engine.Session // the first field: see connOf
+	decoder codec.Decoder
+	loop    *loop // does not change
+	stream.Stream
 	deadline *deadline // nil where connections may be idle for ever, until it is being ended
-	fd       int32     // valid until end
 	at       int32     // index in loop.conns
 
-	phase   phase
-	intake  intake
-	closure closure
-	command codec.Op // the one that is not finished, while the phase is waiting
-
-	inGnet    bool // gnet has fd, and is not about to close it
-	stalled   bool // the client has to take output before it can go on
-	unflushed bool // counted in Server.unflushed
-
+	phase    phase
+	closure  closure
+	command  codec.Op   // the one that is not finished, while the phase is waiting
 	listener listenerID // where it came from; does not change
 }
 
 // backlog is what is pending for a connection. Most connections have none.
 type backlog struct {
-	in         inputQueue
-	out        outputQueue
-	since      time.Duration  // of a command that takes long: when it began
-	queued     bool           // in loop.run
-	woken      bool           // the session can go on, as soon as the client has taken its output
-	armed      bool           // the loop is told when the client takes output
-	behindQuit bool           // the client has sent something behind its quit
-	retired    retirement     // why the connection ends as soon as it can in order
-	owedAt     int32          // index in loop.owed, if owed is not 0
-	owed       int            // bytes for which it stands there
-	throttled  *throttledLine // in which it waits; nil for none
+	stream.Pending                // the first field: see conn.backlogOrNil
+	since          time.Duration  // of a command that takes long: when it began
+	queued         bool           // in loop.run
+	woken          bool           // the session can go on, as soon as the client has taken its output
+	unflushed      bool           // the connection is counted in Server.unflushed
+	behindQuit     bool           // the client has sent something behind its quit
+	retired        retirement     // why the connection ends as soon as it can in order
+	throttled      *throttledLine // in which it waits; nil for none
 }
 
 // connOf is the connection of a session, nil for nil.
@@ -54,15 +45,26 @@ func connOf(s *engine.Session) *conn {
 	return (*conn)(unsafe.Pointer(s))
 }
 
+// connOfStream is the connection that a stream is a part of, nil for nil.
+func connOfStream(s *stream.Stream) *conn {
+	if s == nil {
+		return nil
+	}
+	return (*conn)(unsafe.Add(unsafe.Pointer(s), -int(unsafe.Offsetof(conn{}.Stream))))
+}
+
 // open is the beginning of a connection that gnet has.
 func (c *conn) open(now time.Duration) {
 	l := c.loop
 	defer l.recovered()
-	c.inGnet = true
+	early := l.streams.Begin(&c.Stream)
 	c.join()
 	if l.server.aborting.Load() {
 		c.reset(now)
 		return
+	}
+	if l.server.cfg.Access == nil {
+		c.forgetCertificates()
 	}
 	switch {
 	case l.server.cfg.Access != nil && !c.listener.own():
@@ -74,8 +76,8 @@ func (c *conn) open(now time.Duration) {
 		c.openNow(nil, now)
 		c.limitLife(now)
 	}
-	if c.listener.tls() && c.phase < broken {
-		c.tls().begin(now)
+	if early && c.phase < broken {
+		c.received(now, nil) // the handshake may have read the client's first commands
 	}
 }
 
@@ -94,11 +96,7 @@ func (c *conn) Received(p []byte) {
 	l := c.loop
 	now := l.server.now()
 	l.engine.Spend(connCost)
-	if c.listener.tls() {
-		c.tls().received(now, p)
-	} else {
-		c.traffic(now, p)
-	}
+	c.received(now, p)
 	l.serve(now)
 }
 
@@ -106,22 +104,62 @@ func (c *conn) Received(p []byte) {
 func (c *conn) Closing(err error) {
 	l := c.loop
 	now := l.server.now()
-	if c.inGnet { // otherwise it goes on without gnet already
-		c.inGnet = false
+	if c.Polled() { // otherwise it goes on without gnet already
+		c.LeavePoller()
 		c.closing(now, err)
 	}
 	l.serve(now)
 	l.server.acceptor.Freed()
 }
 
-// traffic takes what the client has sent. p is valid only during the call.
-func (c *conn) traffic(now time.Duration, p []byte) {
+// received takes what was read of the client. p is valid only during the call.
+func (c *conn) received(now time.Duration, p []byte) {
 	l := c.loop
 	defer l.recovered()
-	l.counts.bytesIn.Add(uint64(len(p)))
 	if c.phase >= draining || l.server.aborting.Load() {
+		l.streams.Counts.BytesIn.Add(uint64(len(p)))
+		return // it is thrown away
+	}
+	l.executing = c // a panic of crypto/tls is one of this client's input
+	p, err := l.streams.Decrypt(&c.Stream, p)
+	l.executing = nil
+	if err == stream.ErrLost {
+		c.fail()
+		c.conclude(now)
 		return
 	}
+	if len(p) > 0 {
+		c.traffic(now, p)
+	}
+	switch {
+	case err != nil && c.phase < draining:
+		c.inputEnds(now, err)
+	case c.backlogOrNil() == nil && l.streams.Sendable(&c.Stream):
+		c.conclude(now) // so that what TLS has to say is sent
+	}
+}
+
+// inputEnds goes on when no more can come of the client, although its socket has not ended.
+func (c *conn) inputEnds(now time.Duration, err error) {
+	if err == io.EOF {
+		// gnet would read on behind a close_notify: the connection goes on without it, as one without TLS does
+		// after its end.
+		c.LeavePoller()
+		c.loop.gnet.Close(c.FD())
+		c.halfClosed(now)
+		c.outlive(now)
+		return
+	}
+	// The client is to see the alert: it must not get lost because the connection is closed with something unread.
+	c.enter(draining)
+	c.needBacklog().behindQuit = true
+	c.conclude(now)
+}
+
+// traffic takes the plain text that the client has sent.
+func (c *conn) traffic(now time.Duration, p []byte) {
+	l := c.loop
+	l.streams.Counts.BytesIn.Add(uint64(len(p)))
 	if c.phase == forwarded {
 		c.pass(now, p)
 		return
@@ -138,7 +176,7 @@ func (c *conn) take(now time.Duration, p []byte) {
 			return // it is refused in any case
 		}
 		if l.held {
-			c.backlog().in.add(p, &l.counts)
+			l.streams.Keep(&c.Stream, p)
 			c.postpone()
 			c.conclude(now)
 			return
@@ -154,18 +192,18 @@ func (c *conn) take(now time.Duration, p []byte) {
 	}
 	c.noteActivity(now)
 	switch {
-	case c.phase == waiting || c.x != nil || l.held:
+	case c.phase == waiting || c.Pending() != nil || l.held:
 		c.flush() // the reply to a token may stand in l.out
-		c.backlog().in.add(p, &l.counts)
+		l.streams.Keep(&c.Stream, p)
 	default:
 		rest := c.execute(now, p)
 		c.flush()
 		if len(rest) > 0 && c.phase < broken {
-			c.backlog().in.add(rest, &l.counts)
+			l.streams.Keep(&c.Stream, rest)
 		}
 	}
 	c.limitBody(now)
-	if c.x != nil || c.phase >= draining || l.draining {
+	if c.Pending() != nil || c.phase >= draining || l.draining {
 		c.conclude(now)
 	}
 }
@@ -185,8 +223,8 @@ func (c *conn) resume(now time.Duration) {
 		c.gaveBack()
 	case c.phase != waiting:
 		return // it is being ended
-	case c.pendingOutput():
-		c.x.woken = true
+	case c.Owes():
+		c.backlogOrNil().woken = true
 	default:
 		if c.resumeMetered(now) {
 			c.advance(now)
@@ -207,8 +245,7 @@ func (c *conn) goOn(now time.Duration) {
 
 // Writable implements gnetloop.Handler.
 func (l *loop) Writable(fd int) {
-	if c := l.stalled[int32(fd)]; c != nil {
-		l.writable = append(l.writable, c)
+	if l.streams.Writable(fd) {
 		l.serve(l.server.now())
 	} else {
 		l.trunks.takesOutput(fd)
@@ -217,57 +254,53 @@ func (l *loop) Writable(fd int) {
 
 // takesOutput goes on when the client takes output again, perhaps.
 func (c *conn) takesOutput(now time.Duration) {
-	if c.phase < broken && c.x != nil {
-		c.x.armed = false
-		if c.listener.tls() {
-			c.tls().sendHeld()
+	ss := c.loop.streams
+	if c.phase < broken && c.Pending() != nil {
+		if !ss.BeginTurn(&c.Stream) {
+			c.fail()
 		}
 		c.goOn(now)
 	}
-	if c.listener.channel() {
-		c.channel().trunk.next()
-	}
+	ss.EndTurn(&c.Stream)
 }
 
-// backlog returns c.x, which it makes if need be.
-func (c *conn) backlog() *backlog {
-	l := c.loop
-	if n := len(l.backlogs); c.x == nil && n > 0 {
-		c.x = l.backlogs[n-1]
-		l.backlogs = l.backlogs[:n-1]
-	} else if c.x == nil {
-		c.x = new(backlog)
+// backlogOrNil is what is pending for the connection, nil for nothing.
+func (c *conn) backlogOrNil() *backlog {
+	// A backlog begins with its Pending. A pointer in each conn would be 8 bytes more.
+	return (*backlog)(unsafe.Pointer(c.Pending()))
+}
+
+// needBacklog returns the connection's backlog, which it makes if need be.
+func (c *conn) needBacklog() *backlog {
+	if c.Pending() == nil {
+		c.SetPending(c.loop.NewPending())
 	}
-	return c.x
+	return c.backlogOrNil()
+}
+
+// NewPending implements stream.Owner.
+func (l *loop) NewPending() *stream.Pending {
+	n := len(l.backlogs)
+	if n == 0 {
+		return &new(backlog).Pending
+	}
+	x := l.backlogs[n-1]
+	l.backlogs = l.backlogs[:n-1]
+	return &x.Pending
 }
 
 // maxBacklogs is how many unused backlogs a loop keeps, so that replies which wait
 // for a commit allocate nothing.
 const maxBacklogs = 256
 
-// freeBacklog gives c.x, in which nothing is pending, back to the loop.
+// freeBacklog gives the connection's backlog, in which nothing is pending, back to the loop.
 func (c *conn) freeBacklog() {
-	l := c.loop
+	l, x := c.loop, c.backlogOrNil()
 	if len(l.backlogs) < maxBacklogs {
-		*c.x = backlog{}
-		l.backlogs = append(l.backlogs, c.x)
+		*x = backlog{}
+		l.backlogs = append(l.backlogs, x)
 	}
-	c.x = nil
-}
-
-// sendable tells whether the client is owed something that could be sent now.
-func (c *conn) sendable() bool {
-	return c.x != nil && c.x.out.sendable() || c.listener.tls() && c.tls().held != nil
-}
-
-func (c *conn) pendingOutput() bool { return c.x != nil && !c.x.out.empty() }
-
-// pendingInput is the number of bytes that wait to be executed.
-func (c *conn) pendingInput() int {
-	if c.x == nil {
-		return 0
-	}
-	return c.x.in.len()
+	c.SetPending(nil)
 }
 
 // conclude is called behind everything that is done for the connection. It decides
@@ -294,11 +327,11 @@ func (c *conn) conclude(now time.Duration) {
 		c.end(now)
 		return
 	case c.phase != draining:
-	case c.pendingOutput(), c.closure != closed, !c.saidGoodbye():
+	case c.Owes(), c.closure != closed, !c.saidGoodbye():
 		if !c.ending() {
 			c.beginEnding(now)
 		}
-	case !c.inGnet || (c.x == nil || !c.x.behindQuit) && !unread(int(c.fd)):
+	case !c.Polled() || (c.Pending() == nil || !c.backlogOrNil().behindQuit) && !c.Unread():
 		c.end(now)
 		return
 	default:
@@ -306,50 +339,51 @@ func (c *conn) conclude(now time.Duration) {
 			return
 		}
 	}
-	x := c.x
-	if x == nil && (c.loop.draining || c.sendable()) {
-		x = c.backlog()
+	l := c.loop
+	if c.Pending() == nil && (l.draining || l.streams.Sendable(&c.Stream)) {
+		c.needBacklog()
 	}
+	x := c.backlogOrNil()
 	if x == nil {
 		return
 	}
-	c.setStalled(c.sendable())
-	if c.loop.server.cfg.MaxOutputTotal > 0 {
-		c.noteOwed()
-	}
-	if c.canGoOn() && !x.queued {
-		x.queued = true
-		c.loop.run.push(c)
-	}
-	c.setUnflushed(c.stalled || x.queued || x.out.uncommitted() || c.takesLong() || c.intake == detached ||
-		c.phase == forwarded && c.loop.draining)
-	if err := c.supervise(); err != nil {
-		switch err {
-		case errTooMuchInput:
-			c.loop.counts.overLimit.Add(1)
-		case errTooMuchOutput:
-			c.loop.counts.overOutput.Add(1)
-		}
-		if n, ok := c.loop.server.closes.Allow(); ok {
-			c.loop.server.log.Warn("a client's connection is closed", "error", err, "unreported", n)
+	if err := l.streams.Supervise(&c.Stream, c.toRead(x)); err != nil {
+		if n, ok := l.server.closes.Allow(); ok {
+			l.server.log.Warn("a client's connection is closed", "error", err, "unreported", n)
 		}
 		c.fail()
 		c.end(now)
 		return
 	}
-	if x.out.empty() && x.in.empty() && !x.in.rest && !x.queued && !c.takesLong() && !c.stalled && !c.retired() && x.throttled == nil {
+	if c.canGoOn(x) && !x.queued {
+		x.queued = true
+		l.run.Push(c)
+	}
+	c.setUnflushed(c.Stalled() || x.queued || c.DependsOn() != 0 || c.takesLong() || c.Outlives() ||
+		c.phase == forwarded && l.draining)
+	if c.Idle() && !x.queued && !x.unflushed && x.retired == notRetired && x.throttled == nil {
 		c.freeBacklog()
 	}
 }
 
-// canGoOn tells whether there is something to do for the connection that depends
+// canGoOn reports whether there is something to do for the connection that depends
 // on nobody else.
-func (c *conn) canGoOn() bool {
-	x := c.x
-	if !x.out.empty() || x.throttled != nil {
+func (c *conn) canGoOn(x *backlog) bool {
+	if c.Owes() || x.throttled != nil {
 		return false
 	}
-	return c.phase == waiting && x.woken || c.phase == serving && (!x.in.empty() || x.in.rest)
+	return c.phase == waiting && x.woken || c.phase == serving && c.HasInput()
+}
+
+// toRead is what is to be read of the client.
+func (c *conn) toRead(x *backlog) stream.Reading {
+	switch {
+	case c.phase >= draining || c.loop.server.hooks.unpaused:
+		return stream.ReadAll // what it sends behind its quit is thrown away
+	case x.throttled != nil || c.loop.draining || c.phase == forwarded && x.In.New() > 0:
+		return stream.ReadNothing
+	}
+	return stream.ReadBounded
 }
 
 // takesLong tells whether the session waits in a command that ends without the
@@ -362,7 +396,7 @@ func (c *conn) takesLong() bool {
 // exhausted tells whether all that the client has sent was executed, and no more will
 // come.
 func (c *conn) exhausted() bool {
-	if c.intake < finished {
+	if !c.Ended() {
 		return false
 	}
 	if c.listener.channel() {
@@ -373,39 +407,7 @@ func (c *conn) exhausted() bool {
 			return h.leaving && !c.takesLong()
 		}
 	}
-	return c.phase <= serving && (c.x == nil || c.x.in.empty() && !c.x.in.rest)
-}
-
-var (
-	errTooMuchInput  = errors.New("it sends further ahead of its replies than may be kept")
-	errTooMuchOutput = errors.New("it is owed more replies than may be kept")
-)
-
-// supervise has gnetloop tell when a client that has stalled takes output again,
-// and has gnet read the client or not.
-func (c *conn) supervise() error {
-	l, x := c.loop, c.x
-	if int64(x.out.len()) > l.server.cfg.MaxOutput {
-		return errTooMuchOutput
-	}
-	if c.stalled && !x.armed {
-		if err := c.awaitOutput(); err != nil {
-			return err
-		}
-		x.armed = true
-	}
-	if !c.inGnet {
-		return nil
-	}
-	if x.in.overflowed() {
-		return errTooMuchInput
-	}
-	if l.server.hooks.unpaused {
-		return nil
-	}
-	// What a client sends behind its quit is read and thrown away.
-	full := x.in.full() || c.phase == forwarded && x.in.news() > 0
-	return c.pause(c.phase < draining && (c.stalled || x.throttled != nil || full || l.draining))
+	return c.phase <= serving && !c.HasInput()
 }
 
 // closeSession gives back what the client has reserved.
@@ -445,31 +447,18 @@ func (c *conn) gaveBack() {
 	gave := c.closure == closed
 	c.closure = closed
 	if !gave && c.listener.channel() {
-		c.channel().trunk.sessionEnded()
+		c.channel().leader().sessionEnded()
 	}
 }
 
-// setStalled notes whether the client has to take output before it can go on.
-func (c *conn) setStalled(stalled bool) {
-	if stalled == c.stalled {
-		return
-	}
-	c.stalled = stalled
-	if !stalled {
-		c.loop.counts.stalled.Add(-1)
-		return
-	}
-	c.loop.counts.stalled.Add(1)
-	c.loop.counts.stalls.Add(1)
-}
-
-// setUnflushed tells Shutdown whether to wait for c: its client is owed replies or the
-// answer to input that can be executed.
+// setUnflushed has Shutdown wait for c or not: its client is owed replies, or the answer to input that can be
+// executed.
 func (c *conn) setUnflushed(u bool) {
-	if u == c.unflushed {
+	x := c.backlogOrNil()
+	if x == nil || u == x.unflushed {
 		return
 	}
-	c.unflushed = u
+	x.unflushed = u
 	s := c.loop.server
 	if u {
 		s.unflushed.Add(1)
@@ -488,12 +477,10 @@ func (c *conn) end(now time.Duration) {
 	if c.phase == ended {
 		return
 	}
-	if c.listener.tls() {
-		c.tls().close()
-	}
+	l := c.loop
+	l.streams.EndTLS(&c.Stream, c.phase < lingering, l.patience())
 	c.enter(ended)
 	c.closeSession(now)
-	l := c.loop
 	l.strike(c)
 	counts := &l.counts
 	if d := c.deadline; d != nil {
@@ -503,19 +490,15 @@ func (c *conn) end(now time.Duration) {
 		}
 		c.deadline = nil
 	}
-	c.setStalled(false)
 	c.setUnflushed(false)
 	c.forgetForwarded()
 	delete(l.granted, c)
 	delete(l.detached, c)
 	delete(l.proxied, c)
 	c.forgetDecided()
-	c.forgetOutput()
-	c.forgetOwed()
-	if x := c.x; x != nil {
+	l.streams.Discard(&c.Stream)
+	if x := c.backlogOrNil(); x != nil {
 		x.unthrottle()
-		x.in.discard(counts)
-		x.out.discard(counts)
 		if !x.queued { // otherwise the queue needs it
 			c.freeBacklog()
 		}
@@ -528,5 +511,8 @@ func (c *conn) end(now time.Duration) {
 		l.server.acceptor.Closed(accept.ListenerID(c.listener))
 	}
 	counts.connections.Add(-1)
-	c.closeSocket()
+	l.streams.Close(&c.Stream, l.server.aborting.Load())
 }
+
+// resetOnClose has the client told, when the connection is closed, that it was not answered.
+func (c *conn) resetOnClose() { c.loop.streams.ResetOnClose(&c.Stream) }

@@ -107,7 +107,7 @@ func (c *conn) limitBody(now time.Duration) {
 
 // awaitsBody tells whether the body whose beginning has come is the client's to go on with.
 func (c *conn) awaitsBody() bool {
-	return c.phase == serving && c.intake <= resumed && (c.x == nil || c.x.in.empty() && c.x.out.empty()) && !c.loop.held
+	return c.phase == serving && c.Awaited() && !c.loop.held
 }
 
 // beginEnding gives the connection a deadline for its client to take what it is owed, and
@@ -142,7 +142,7 @@ func (c *conn) endsAt(now time.Duration) time.Duration {
 	case c.awaitsLeader():
 		until, _ := c.forwarding().AwaitsLeader()
 		return until
-	case d.ending && c.waits() && !c.sendable():
+	case d.ending && c.waits() && !c.loop.streams.Sendable(&c.Stream):
 		timeout := s.hooks.drain
 		return min(now+timeout, d.active+serverTimeouts*timeout)
 	case d.ending:
@@ -174,7 +174,7 @@ func (c *conn) endsAt(now time.Duration) time.Duration {
 
 // waits tells whether the connection waits for what is not its client's to do.
 func (c *conn) waits() bool {
-	return c.phase == waiting || c.phase == forwarded || c.throttled() || c.x != nil && c.x.out.uncommitted()
+	return c.phase == waiting || c.phase == forwarded || c.throttled() || c.DependsOn() != 0
 }
 
 // checkDeadline ends a connection whose deadline has come, or puts it off.

@@ -1,13 +1,13 @@
 package reactor
 
 import (
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"trellis/binlog/journal"
 	"trellis/codec"
 	"trellis/engine"
+	"trellis/reactor/internal/stream"
 )
 
 // decided is what is known of the input of a session that goes on, of which another server, or this one over
@@ -94,7 +94,7 @@ func (c *conn) executeDecided(d *decided, now time.Duration, p []byte) (rest []b
 		if len(l.out.Buf) > before && outcome != engine.Wait {
 			l.batch.add(l.cmd.Op)
 		}
-		d.partial -= l.skipReplies(d.partial)
+		d.partial -= stream.Skip(&l.out, d.partial)
 		if d.over() {
 			delete(l.decided, c)
 		}
@@ -107,7 +107,7 @@ func (c *conn) executeDecided(d *decided, now time.Duration, p []byte) (rest []b
 			return nil
 		case d.over():
 			return c.execute(now, p)
-		case l.replyBytes() >= highWater && (!c.flush() || l.engine.Left() <= 0):
+		case stream.Size(&l.out) >= stream.HighWater && (!c.flush() || l.engine.Left() <= 0):
 			return p
 		}
 		if left := l.engine.Left(); left <= 0 && (executed >= overrun || had-left >= overrunCost) && len(p) > 0 {
@@ -156,41 +156,11 @@ func (c *conn) settle(d *decided, effects []journal.Effect, now time.Duration) (
 func (c *conn) loseTrack(why string, count *atomic.Uint64) {
 	l := c.loop
 	l.executing, l.batch = nil, batch{}
-	l.discardReplies()
+	stream.Empty(&l.out)
 	count.Add(1)
 	if n, ok := l.server.closes.Allow(); ok {
 		l.server.log.Warn("a connection that was to go on is reset", "reason", why, "peer", c.endpoint().String(), "unreported", n)
 	}
 	c.resetOnClose()
 	c.fail()
-}
-
-// skipReplies drops up to n bytes from the beginning of l.out, and returns how many.
-func (l *loop) skipReplies(n int) (skipped int) {
-	out := &l.out
-	n = min(n, l.replyBytes())
-	for skipped < n {
-		m := n - skipped
-		if len(out.Bodies) > 0 && out.Bodies[0].At == 0 {
-			b := &out.Bodies[0]
-			m = min(m, len(b.Bytes))
-			if b.Bytes = b.Bytes[m:]; len(b.Bytes) == 0 {
-				b.Release()
-				out.Bodies = slices.Delete(out.Bodies, 0, 1)
-			}
-		} else {
-			if len(out.Bodies) > 0 {
-				m = min(m, out.Bodies[0].At)
-			}
-			out.Buf = out.Buf[:copy(out.Buf, out.Buf[m:])]
-			for i := range out.Bodies {
-				out.Bodies[i].At -= m
-			}
-		}
-		skipped += m
-	}
-	if n > 0 && len(out.Buf) == 0 {
-		l.discardReplies()
-	}
-	return skipped
 }

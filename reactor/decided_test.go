@@ -9,6 +9,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/reactor/internal/stream"
 	"trellis/reactor/internal/trunk"
 )
 
@@ -47,7 +48,7 @@ func (c *resumer) limit(credit int) {
 	c.s.loop.call(func(*loop) {
 		defer close(done)
 		if h := c.s.end.channels[c.channel]; h != nil {
-			h.credit = 0
+			h.Channel.Init(h.Trunk(), 0)
 			_ = h.takeCredit(uint32(credit))
 		}
 	})
@@ -389,15 +390,17 @@ func TestRepliesAreSkipped(t *testing.T) {
 			if len(l.out.Bodies) != 2 {
 				t.Errorf("%d bodies are pinned", len(l.out.Bodies))
 			}
-			skipped := l.skipReplies(n)
-			got := ""
-			for _, p := range appendPieces(nil, l.out.Buf, 0, l.out.Bodies, 0) {
-				got += string(p)
+			skipped := stream.Skip(&l.out, n)
+			got, at := "", 0
+			for _, b := range l.out.Bodies {
+				got += string(l.out.Buf[at:b.At]) + string(b.Bytes)
+				at = b.At
 			}
+			got += string(l.out.Buf[at:])
 			if want := min(n, len(whole)); skipped != want || got != whole[want:] {
 				t.Errorf("of %d bytes %d are skipped, and %d are left", n, skipped, len(got))
 			}
-			l.discardReplies()
+			stream.Empty(&l.out)
 		})
 	}
 	p.do("delete 1\r\ndelete 2\r\n", "DELETED\r\nDELETED\r\n")

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"trellis/engine"
-	"trellis/reactor/internal/buffer"
+	"trellis/reactor/internal/queue"
 )
 
 // maxCopied is how many bytes of replies that were not taken, and of bodies that have come in part,
@@ -76,9 +76,9 @@ func (l *loop) detach(copied *atomic.Int64) {
 		}
 	}
 	l.throttled = throttled{at: engine.MaxTime}
-	k.waiting, k.pongs, k.batches = queue[*conn]{}, queue[pong]{}, nil
+	k.waiting, k.pongs, k.batches = queue.Queue[*conn]{}, queue.Queue[pong]{}, nil
 	k.pending.Store(false)
-	l.engine, l.journal = new(engine.Loop), nil
+	l.setEngine(new(engine.Loop), nil)
 	l.out.Discard()
 	l.alarm.ask(engineAlarm, never)
 }
@@ -87,11 +87,11 @@ func (l *loop) detach(copied *atomic.Int64) {
 // client cannot go on.
 func (c *conn) detachSession(copied *atomic.Int64) bool {
 	l := c.loop
-	if x := c.x; x != nil {
-		if x.out.uncommitted() || c.phase == authenticating && x.throttled != nil || !c.copies(x.out.pinned, copied) {
+	if x := c.backlogOrNil(); x != nil {
+		if c.DependsOn() != 0 || c.phase == authenticating && x.throttled != nil || !c.copies(c.Pinned(), copied) {
 			return false
 		}
-		x.out.unpin()
+		c.Unpin()
 		x.throttled, x.woken = nil, false
 	}
 	switch {
@@ -133,32 +133,14 @@ func (c *conn) copies(n int, copied *atomic.Int64) bool {
 	return n == 0 || copied.Add(int64(n)) <= c.loop.server.hooks.copied
 }
 
-// unpin copies the bodies in the queue, and releases them.
-func (q *outputQueue) unpin() {
-	if len(q.bodies) == 0 {
-		return
-	}
-	b := make([]byte, 0, q.len())
-	at, begun := q.at, q.begun
-	for i := range q.bodies {
-		body := &q.bodies[i]
-		b = append(b, q.buf.B[at:body.At]...)
-		b = append(b, body.Bytes[begun:]...)
-		at, begun = body.At, 0
-	}
-	b = append(b, q.buf.B[at:]...)
-	q.free()
-	q.buf = &buffer.Buffer{B: b}
-}
-
 // attach has the loop, which is held, go on with an engine. Those who have waited longest come first.
 func (l *loop) attach(e *engine.Engine, offset engine.Time, j Committer) {
 	defer l.recovered()
 	now := l.server.now()
 	forwards := l.endForwarding(now)
 	by := offset - l.offset
-	l.offset, l.journal = offset, j
-	l.engine = e.NewLoop(l)
+	l.offset = offset
+	l.setEngine(e.NewLoop(l), j)
 	if l.number != 0 {
 		l.engine.Number(l.number, l.sessions)
 	}
@@ -195,9 +177,9 @@ func (c *conn) attach(d *engine.Detached, by engine.Time, now time.Duration) {
 		return
 	}
 	if c.phase == waiting {
-		c.backlog().woken = true
+		c.needBacklog().woken = true
 	}
-	if c.x != nil {
+	if c.Pending() != nil {
 		c.conclude(now)
 	}
 }

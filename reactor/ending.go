@@ -5,10 +5,7 @@ import (
 	"io"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"trellis/engine"
-	"trellis/reactor/internal/buffer"
 	"trellis/reactor/internal/trunk"
 )
 
@@ -59,7 +56,8 @@ func (c *conn) outlive(now time.Duration) {
 	if c.phase == draining {
 		c.closeSession(now)
 	}
-	if c.phase >= broken || c.loop.stopping || c.phase >= draining && !c.pendingOutput() && c.closure == closed && c.saidGoodbye() {
+	over := c.phase >= draining && !c.Owes() && c.closure == closed
+	if c.phase >= broken || c.loop.stopping || over && c.saidGoodbye() {
 		c.end(now)
 		return
 	}
@@ -69,11 +67,7 @@ func (c *conn) outlive(now time.Duration) {
 // halfClosed answers a client that will send no more. It may have closed its
 // connection altogether; that shows only when it is written to.
 func (c *conn) halfClosed(now time.Duration) {
-	if c.intake == paused || c.intake == resumed && unread(int(c.fd)) {
-		// gnet has noticed the end without reading what comes before it.
-		c.backlog().in.rest = true
-	}
-	c.intake = finished
+	c.loop.streams.End(&c.Stream)
 	if c.phase == forwarded {
 		c.loop.gateway.HalfClose(c.forwarding())
 		return
@@ -100,45 +94,32 @@ func (c *conn) endInput(now time.Duration) {
 // detach keeps the connection alive beyond gnet's descriptor, until the client has got
 // everything and the engine has given back what it reserved.
 func (c *conn) detach(now time.Duration) {
-	c.backlog()
-	if err := c.keep(); err != nil {
-		if c.pendingOutput() || c.phase < draining { // the client loses something
+	c.needBacklog()
+	if err := c.loop.streams.Detach(&c.Stream); err != nil {
+		if c.Owes() || c.phase < draining { // the client loses something
 			s := c.loop.server
 			c.loop.counts.lacking.Add(1)
 			if n, ok := s.cuts.Allow(); ok {
-				s.log.Warn("no descriptor is left to send a half-closed client the rest of its replies", "error", err, "unreported", n)
+				s.log.Warn("no descriptor is left to send a half-closed client the rest of its replies",
+					"error", err, "unreported", n)
 			}
 		}
 		c.end(now)
 		return
 	}
-	c.intake, c.x.armed = detached, false
 	c.beginEnding(now)
 	c.conclude(now)
 }
 
 // readOn reads once from the connection and executes what it gets.
 func (c *conn) readOn(now time.Duration) {
-	x := c.x
-	b, err := c.read()
-	if b == nil {
-		// All of the client's input has arrived, so that there is nothing to
-		// wait for.
-		x.in.rest = false
-		if err != nil && err != unix.EAGAIN {
-			c.fail()
-		}
+	l := c.loop
+	l.executing = c
+	ok := l.streams.ReadRest(&c.Stream)
+	l.executing = nil
+	if !ok {
+		c.fail()
 		return
-	}
-	if !c.listener.tls() {
-		x.in.adopt(b, &c.loop.counts)
-	} else {
-		plain, err := c.tls().decrypt(b.B)
-		buffer.Release(b)
-		x.in.rest = err == nil
-		if len(plain) > 0 {
-			x.in.add(plain, &c.loop.counts)
-		}
 	}
 	c.executePending(now)
 	c.flush()
@@ -147,27 +128,47 @@ func (c *conn) readOn(now time.Duration) {
 // lastRead answers what the client has sent before the server ends.
 func (c *conn) lastRead(now time.Duration) {
 	c.sendUncommitted(now)
-	if c.phase != serving || c.pendingOutput() || c.pendingInput() > 0 {
+	if c.phase != serving || c.Owes() || c.InputLen() > 0 {
 		return
 	}
-	b, _ := c.read()
-	if b == nil {
-		return
-	}
-	defer buffer.Release(b)
-	l, rest := c.loop, b.B
-	if c.listener.tls() {
-		rest, _ = c.tls().decrypt(rest)
-	}
+	l := c.loop
+	l.executing = c
+	rest := l.streams.ReadLast(&c.Stream)
+	l.executing = nil
 	for len(rest) > 0 && c.phase == serving {
 		l.newRound() // nobody else waits for a turn
 		rest = c.execute(now, rest)
 		c.flush()
 		c.sendUncommitted(now)
-		if c.pendingOutput() {
+		if c.Owes() {
 			return
 		}
 	}
+}
+
+// patience is asked, at the end of the loop, whether to wait for a client that does not take the rest of a TLS
+// record. It is nil while others wait for the loop.
+func (l *loop) patience() func() bool {
+	if !l.stopping {
+		return nil
+	}
+	return func() bool {
+		select {
+		case <-l.server.giveUp:
+			return false
+		default:
+			return !l.server.aborting.Load()
+		}
+	}
+}
+
+// saidGoodbye reports whether nothing is left to say to a client that was sent all replies.
+func (c *conn) saidGoodbye() bool {
+	said, ok := c.loop.streams.SayGoodbye(&c.Stream)
+	if !ok {
+		c.fail()
+	}
+	return said
 }
 
 // linger tells a client that it was sent everything, and leaves it to the client to
@@ -180,7 +181,7 @@ func (c *conn) linger(now time.Duration) {
 		return
 	}
 	c.enter(lingering)
-	if err := unix.Shutdown(int(c.fd), unix.SHUT_WR); err != nil {
+	if err := c.EndOutput(); err != nil {
 		c.fail() // the peer is gone
 		c.end(now)
 		return
@@ -194,7 +195,7 @@ func (c *conn) abandon(now time.Duration) {
 	c.sendUncommitted(now)
 	if c.listener.channel() {
 		h := c.channel()
-		h.parts = h.trunk.version >= trunk.ResumesSince
+		h.parts = h.leader().version >= trunk.ResumesSince
 	}
 	c.end(now)
 }
@@ -208,7 +209,7 @@ func (l *loop) Disconnect(s *engine.Session, at engine.Time) {
 		c.enter(draining)
 	}
 	c.closeSession(now)
-	if c.sendable() {
+	if l.streams.Sendable(&c.Stream) {
 		c.fail()
 	}
 	l.revoked = append(l.revoked, c)

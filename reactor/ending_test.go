@@ -13,6 +13,7 @@ import (
 
 	"trellis/codec"
 	"trellis/engine"
+	"trellis/reactor/internal/stream"
 )
 
 func TestHalfClosedClientIsAnsweredAndThenClosed(t *testing.T) {
@@ -78,7 +79,7 @@ func testHalfCloseBehindMoreInputThanIsKept(t *testing.T, network string) {
 	}()
 	c.expect("TIMED_OUT\r\n" + strings.Repeat("USING a\r\n", n))
 	c.expectEOF()
-	if in, _ := ts.peaks(); in > keepInput+2*readSize {
+	if in, _ := ts.peaks(); in > stream.KeepInput+2*stream.ReadSize {
 		t.Errorf("%d bytes of input were kept", in)
 	}
 }
@@ -179,8 +180,8 @@ func TestJobsReturnWhenTheirClientVanishes(t *testing.T) {
 			ts.untilWaiting(1)
 		},
 		"waiting, no longer read": func(ts *testServer, c *client) {
-			c.send("reserve\r\n" + strings.Repeat("use a\r\n", 2*keepInput/7))
-			ts.until("it is paused", func() bool { return ts.sum().PendingInput >= keepInput })
+			c.send("reserve\r\n" + strings.Repeat("use a\r\n", 2*stream.KeepInput/7))
+			ts.until("it is paused", func() bool { return ts.sum().PendingInput >= stream.KeepInput })
 		},
 		"in a reply": func(ts *testServer, c *client) {
 			go io.WriteString(c, strings.Repeat("peek 1\r\n", 200))
@@ -304,7 +305,7 @@ func TestHalfClosedSlowReaderGetsEverything(t *testing.T) {
 		other.send("reserve\r\n")
 		other.expect("RESERVED" + strings.TrimPrefix(reply, "FOUND"))
 		in, out := ts.peaks()
-		if in > keepInput+2*readSize || out > highWater+2*int64(len(reply)) {
+		if in > stream.KeepInput+2*stream.ReadSize || out > stream.HighWater+2*int64(len(reply)) {
 			t.Errorf("%d bytes of input and %d of output were kept", in, out)
 		}
 		ts.until("its connection is gone", func() bool { return ts.sum().Connections == 1 })
@@ -382,7 +383,7 @@ func TestClientThatIsDoneAndTakesNothingIsCut(t *testing.T) {
 			h := hooks{drain: 50 * time.Millisecond}
 			h.command = func(c *conn, cmd *codec.Command) {
 				if cmd.Op == codec.OpListTubeUsed { // the client wants little room
-					_ = unix.SetsockoptInt(int(c.fd), unix.SOL_SOCKET, unix.SO_SNDBUF, 4096)
+					_ = unix.SetsockoptInt(c.FD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 4096)
 				}
 			}
 			ts := serve(t, "unix", 1, h)
@@ -483,7 +484,7 @@ func TestClientThatIsDoneAndTakesNothingIsCutBesideACommit(t *testing.T) {
 	j := new(fakeJournal)
 	ts, put := serveStopped(t, "unix", hooks{}, j, func(*Config) {})
 	c, p := ts.dial(), ts.dial()
-	const n = highWater - 1000 // more than a socket takes, less than is written before the batch's end
+	const n = stream.HighWater - 1000 // more than a socket takes, less than is written before the batch's end
 	p.send("put 0 0 9 " + fmt.Sprint(n) + "\r\n" + strings.Repeat("x", n) + "\r\nuse a\r\nput 0 0 9 1\r\ny\r\n")
 	j.untilRecorded(ts, 2)
 	j.commit(ts, 2)
@@ -496,7 +497,7 @@ func TestClientThatIsDoneAndTakesNothingIsCutBesideACommit(t *testing.T) {
 	c.closeWrite()
 	ts.until("it is being ended", func() bool { return ts.sum().Ending == 1 })
 	ts.onLoops(func(l *loop) {
-		if c := l.deadlines.first().conn; !c.sendable() || !c.x.out.uncommitted() {
+		if c := l.deadlines.first().conn; !l.streams.Sendable(&c.Stream) || c.DependsOn() == 0 {
 			t.Error("it is not as it was meant to be")
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"trellis/engine"
+	"trellis/reactor/internal/stream"
 )
 
 // execute executes the commands in p and returns what it could not execute yet.
@@ -59,7 +60,7 @@ func (c *conn) executeUpTo(most int, now time.Duration, p []byte) (rest []byte, 
 			c.quits(len(p) > 0)
 			return nil, executed
 		}
-		if l.replyBytes() >= highWater && (!c.flush() || l.engine.Left() <= 0) {
+		if stream.Size(&l.out) >= stream.HighWater && (!c.flush() || l.engine.Left() <= 0) {
 			return p, executed
 		}
 		if left := l.engine.Left(); left <= 0 && (executed >= overrun || had-left >= overrunCost) && len(p) > 0 {
@@ -77,7 +78,7 @@ func (c *conn) awaits(now time.Duration, last bool) {
 	c.enter(waiting)
 	c.command = l.cmd.Op
 	if c.takesLong() {
-		c.backlog().since = now
+		c.needBacklog().since = now
 	}
 	if last {
 		c.decoder.Next(nil, &l.cmd) // gives back its memory
@@ -88,7 +89,7 @@ func (c *conn) awaits(now time.Duration, last bool) {
 func (c *conn) quits(more bool) {
 	c.enter(draining)
 	if more {
-		c.backlog().behindQuit = true
+		c.needBacklog().behindQuit = true
 	}
 }
 
@@ -111,7 +112,7 @@ func (c *conn) endWait(now time.Duration) {
 func (c *conn) waited(now time.Duration) {
 	l := c.loop
 	if c.takesLong() {
-		l.batch.begin(c.x.since)
+		l.batch.begin(c.backlogOrNil().since)
 		l.batch.add(c.command)
 	} else {
 		l.latency.waited(c.command, now-l.duration(c.session.WaitingSince()))
@@ -122,30 +123,30 @@ func (c *conn) waited(now time.Duration) {
 // advance does what can be done now for a connection. What stands in loop.out is
 // the client's and comes behind what is pending.
 func (c *conn) advance(now time.Duration) {
-	if c.pendingOutput() {
+	if c.Owes() {
 		c.flush()
-		if !c.writePending(now) {
+		if !c.flushPending(now) {
 			return
 		}
 	}
-	if c.x != nil && c.x.woken && c.x.throttled == nil && c.phase == waiting && c.loop.resumes() {
-		c.x.woken = false
+	if x := c.backlogOrNil(); x != nil && x.woken && x.throttled == nil && c.phase == waiting && c.loop.resumes() {
+		x.woken = false
 		c.resumeMetered(now)
 	}
 	c.executePending(now)
-	if c.flush() && c.phase == serving && c.x != nil && c.x.in.rest && c.x.in.empty() {
+	if c.flush() && c.phase == serving && c.HasInput() && c.InputLen() == 0 {
 		c.readOn(now)
 	}
 }
 
 // executePending executes the commands that wait, if they can be.
 func (c *conn) executePending(now time.Duration) {
-	x := c.x
-	if x == nil || x.in.empty() || x.throttled != nil || c.phase != serving || c.loop.held {
+	x := c.backlogOrNil()
+	if x == nil || x.In.Empty() || x.throttled != nil || c.phase != serving || c.loop.held {
 		return
 	}
-	rest := c.execute(now, x.in.bytes())
-	x.in.keepLast(len(rest), &c.loop.counts)
+	rest := c.execute(now, x.In.Bytes())
+	x.In.KeepLast(len(rest), &c.loop.streams.Counts)
 	c.limitBody(now)
 	if c.listener.channel() {
 		c.channel().giveCredit()

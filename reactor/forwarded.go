@@ -38,10 +38,10 @@ func (c *conn) pass(now time.Duration, p []byte) {
 	g := l.gateway
 	f := g.clients[c]
 	if !g.Input(f, now, p) {
-		c.backlog().in.add(p, &l.counts)
+		l.streams.Keep(&c.Stream, p)
 		g.AskTurn(f)
 	}
-	if c.x != nil || l.draining {
+	if c.Pending() != nil || l.draining {
 		c.conclude(now)
 	}
 }
@@ -52,7 +52,7 @@ func (c *conn) beginPassing(now time.Duration, p []byte) {
 	c.noteActivity(now)
 	if len(p) > 0 && c.phase == forwarded {
 		c.pass(now, p)
-	} else if c.x != nil || c.loop.draining {
+	} else if c.Pending() != nil || c.loop.draining {
 		c.conclude(now)
 	}
 }
@@ -110,10 +110,11 @@ func (f *forwardedConn) Open(session uint64) trunk.Open {
 
 // Intake implements relay.Conn.
 func (f *forwardedConn) Intake() relay.Intake {
+	p := f.Pending()
 	switch {
-	case f.x != nil && f.x.in.rest:
+	case p != nil && p.In.Rest:
 		return relay.Unread
-	case f.intake >= finished:
+	case f.Ended():
 		return relay.Ended
 	}
 	return relay.Reading
@@ -121,30 +122,25 @@ func (f *forwardedConn) Intake() relay.Intake {
 
 // Input implements relay.Conn.
 func (f *forwardedConn) Input() []byte {
-	if f.x == nil || f.x.in.empty() {
+	if f.InputLen() == 0 {
 		return nil
 	}
-	return f.x.in.bytes()
+	return f.Pending().In.Bytes()
 }
 
 // TakeInput implements relay.Conn.
 func (f *forwardedConn) TakeInput(n int) {
-	in := &f.x.in
-	in.keepLast(in.len()-n, &f.loop.counts)
+	in := &f.Pending().In
+	in.KeepLast(in.Len()-n, &f.loop.streams.Counts)
 }
 
 // ReturnInput implements relay.Conn.
 func (f *forwardedConn) ReturnInput(pieces [][]byte) {
-	(*conn)(f).backlog().in.prepend(&f.loop.counts, pieces...)
+	(*conn)(f).needBacklog().In.Prepend(&f.loop.streams.Counts, pieces...)
 }
 
 // Owed implements relay.Conn.
-func (f *forwardedConn) Owed() int {
-	if c := (*conn)(f); c.pendingOutput() {
-		return c.x.out.len()
-	}
-	return 0
-}
+func (f *forwardedConn) Owed() int { return f.Stream.Owed() }
 
 // AwaitLeader implements relay.Conn.
 func (f *forwardedConn) AwaitLeader(now, until time.Duration) {
@@ -172,7 +168,7 @@ func (f *forwardedConn) Drain(more bool) {
 		return // it turns out to be broken
 	}
 	if more {
-		c.backlog().behindQuit = true
+		c.needBacklog().behindQuit = true
 	}
 	c.enter(draining)
 }

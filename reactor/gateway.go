@@ -145,14 +145,14 @@ func (g *gateway) fulfil(now time.Duration, w *relay.Wish) {
 	l.engine.Spend(connCost)
 	switch w.Do {
 	case relay.Write:
-		if c.deliver(now, w.Data); c.x == nil && c.phase < draining && !l.draining {
+		if c.deliver(now, w.Data); c.Pending() == nil && c.phase < draining && !l.draining {
 			g.GiveCredit(w.Client)
 			return
 		}
 	case relay.Read:
-		c.backlog()
-		if c.readOn(now); c.intake < finished {
-			c.x.in.rest = false
+		c.needBacklog()
+		if c.readOn(now); !c.Ended() {
+			c.Pending().In.Rest = false
 		}
 		g.AskTurn(w.Client)
 	case relay.End:
@@ -165,14 +165,11 @@ func (g *gateway) fulfil(now time.Duration, w *relay.Wish) {
 
 // deliver writes replies to a client that is forwarded.
 func (c *conn) deliver(now time.Duration, p []byte) {
-	l, n := c.loop, 0
-	if !c.pendingOutput() {
-		l.pieces = append(l.pieces[:0], p)
-		n, _ = c.write(l.pieces)
+	if !c.Owes() {
 		c.noteActivity(now)
 	}
-	if n < len(p) && c.phase < broken {
-		c.backlog().out.add(p[n:], nil, &l.counts)
+	if !c.loop.streams.Deliver(&c.Stream, p) {
+		c.fail()
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"trellis/engine"
 	"trellis/reactor/internal/gnetloop"
+	"trellis/reactor/internal/stream"
 	"trellis/reactor/internal/trunk"
 )
 
@@ -27,7 +28,7 @@ type loneGateway struct {
 func newLoneGateway(t testing.TB, clients int) *loneGateway {
 	t.Helper()
 	ts := serveConfig(t, "unix", hooks{unpaused: true}, nil, func(c *Config) { c.Engine = nil })
-	loops, err := gnetloop.Start(gnetloop.Config{Loops: 1, ReadSize: readSize, Log: ts.Server.log})
+	loops, err := gnetloop.Start(gnetloop.Config{Loops: 1, ReadSize: stream.ReadSize, Log: ts.Server.log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,8 @@ func newLoneGateway(t testing.TB, clients int) *loneGateway {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.engine, l.gateway = new(engine.Loop), newGateway(l, ts.now())
+	l.setEngine(new(engine.Loop), nil)
+	l.gateway = newGateway(l, ts.now())
 	g := &loneGateway{gateway: l.gateway, t: t}
 	here, there := g.pair()
 	g.leader = there
@@ -47,7 +49,8 @@ func newLoneGateway(t testing.TB, clients int) *loneGateway {
 	}
 	for range clients {
 		here, there := g.pair()
-		c := &conn{loop: l, fd: int32(here), phase: forwarded}
+		c := &conn{loop: l, phase: forwarded}
+		c.Init(here, stream.OnSocket)
 		l.enlist(c)
 		ts.acceptor.TakePlace()
 		c.forward(ts.now())
@@ -127,7 +130,7 @@ func BenchmarkForward(b *testing.B) {
 				l.Round(false)
 				p := w.Bytes()
 				for len(p) > 0 {
-					n := min(len(p), readSize)
+					n := min(len(p), stream.ReadSize)
 					t.received(now, p[:n])
 					p = p[n:]
 				}

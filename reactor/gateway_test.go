@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trellis/reactor/internal/relay"
+	"trellis/reactor/internal/stream"
 	"trellis/reactor/internal/trunk"
 )
 
@@ -341,7 +342,7 @@ func TestAGatewayReadsAClientAsFarAsTheLeaderTakesItsInput(t *testing.T) {
 			other.send("use a\r\n")
 			k.expectInput(2, "use a\r\n")
 			k.send(credit(2, 7))
-			if in, _ := ts.peaks(); in > 2*readSize+32<<10 {
+			if in, _ := ts.peaks(); in > 2*stream.ReadSize+32<<10 {
 				t.Fatalf("%d bytes were kept", in)
 			}
 			more := min(5000+took, 128<<10)
@@ -762,7 +763,7 @@ func TestBodiesTakeTurnsAndKeepNobodyElseFromTheTrunk(t *testing.T) {
 		bytes[it.Channel] += len(it.Data)
 	}
 	for i, c := range g.conns[:4] {
-		if bytes[i+1] != body || c.pendingInput() != 0 {
+		if bytes[i+1] != body || c.InputLen() != 0 {
 			t.Errorf("of client %d, %d bytes were sent", i, bytes[i+1])
 		}
 	}

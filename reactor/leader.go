@@ -11,6 +11,7 @@ import (
 	"trellis/binlog/journal"
 	"trellis/engine"
 	"trellis/reactor/internal/relay"
+	"trellis/reactor/internal/stream"
 	"trellis/reactor/internal/trunk"
 )
 
@@ -19,9 +20,6 @@ const (
 	itemCost = 4
 	// openCost is to open a session and to close it.
 	openCost = 16
-
-	// smallReplies is more than most clients are sent at a time.
-	smallReplies = 4 << 10
 
 	// maxGrants is how many bytes of grants a gateway may have on a trunk.
 	maxGrants = 64 << 20
@@ -38,6 +36,8 @@ var (
 // leaderEnd is the leader's end of a trunk: it serves the clients of one loop of a gateway. It belongs
 // to its loop's goroutine.
 type leaderEnd struct {
+	stream.Trunk // of its channels
+
 	loop    *loop
 	out     relay.Trunk
 	name    string // of the gateway
@@ -49,9 +49,7 @@ type leaderEnd struct {
 	size     int                  // of all grants and parts
 	channels []*channel           // by number; those that have ended stay until the gateway says close
 	last     uint64               // the id of the session that was opened last
-	waits    queue[*channel]      // for room in the trunk
 	pings    int                  // that wait to be answered
-	over     bool                 // the trunk has ended
 	retired  bool                 // the last item was said
 	said     trunk.Item           // the last item
 
@@ -98,10 +96,12 @@ func (s *Server) AcceptTrunk(c TrunkConn) error {
 
 // newLeaderEnd is the leader's end of the trunk of a gateway's loop, which has that number.
 func newLeaderEnd(l *loop, out relay.Trunk, gateway string, number uint32) *leaderEnd {
-	return &leaderEnd{
+	e := &leaderEnd{
 		loop: l, out: out, name: gateway, number: number, version: 1,
 		grants: make(map[uint32]grant), parts: make(map[uint32]grantPart), resumes: make(map[uint32]resumePart),
 	}
+	e.Trunk.Init(e, relay.MaxOutput-relay.FewOutput)
+	return e
 }
 
 // welcome tells the gateway, which has come over c, what it has come to.
@@ -129,18 +129,16 @@ func (e *leaderEnd) say(it trunk.Item) {
 	e.said.Data = nil
 }
 
-// share is how many of n bytes of replies a channel may send now. What is small waits for nobody who sends much, and
-// finds few bytes before it. While others wait for room, it is one item's.
-func (e *leaderEnd) share(n int) int {
-	room := e.out.Room()
-	if n > smallReplies {
-		room -= relay.MaxOutput - relay.FewOutput
-		if !e.waits.empty() {
-			n = min(n, trunk.MaxData)
-		}
-	}
-	return max(0, min(n, room))
+// Room implements stream.Line.
+func (e *leaderEnd) Room() int { return e.out.Room() }
+
+// Replies implements stream.Line.
+func (e *leaderEnd) Replies(s *stream.Stream, data []byte, last bool) {
+	connOfStream(s).channel().replies(data, last)
 }
+
+// End implements stream.Line.
+func (e *leaderEnd) End(s *stream.Stream, reset bool) { connOfStream(s).channel().close(reset) }
 
 // take implements trunkEnd.
 func (e *leaderEnd) take(now time.Duration, it *trunk.Item) error {
@@ -257,35 +255,26 @@ func (e *leaderEnd) channel(n uint32, g *engine.Grant, o *trunk.Open) *channel {
 		e.channels = slices.Grow(e.channels, int(n)+1-len(e.channels))[:n+1]
 	}
 	h := &channel{
-		trunk: e, grant: g, client: clientOf(o), id: o.Session, number: n,
-		window: trunk.FirstCredit, room: trunk.FirstCredit, credit: trunk.FirstCredit,
+		grant: g, client: clientOf(o), id: o.Session, number: n,
+		window: trunk.FirstCredit, room: trunk.FirstCredit,
 	}
 	e.channels[n] = h
 	e.sessions++
 	l.members.Add(1)
 	l.server.channels.Add(1)
-	h.loop, h.fd, h.listener = l, -1, channelListener
+	h.loop, h.listener = l, channelListener
+	h.Stream.Init(-1, stream.OnTrunk)
+	h.Channel.Init(&e.Trunk, trunk.FirstCredit)
 	h.join()
 	return h
 }
 
 // writable implements trunkEnd: a channel that has waited for room goes on, and the next behind it.
-func (e *leaderEnd) writable(time.Duration) { e.next() }
-
-// next has the channel go on that has waited longest for room in the trunk, if there is some.
-func (e *leaderEnd) next() {
-	for !e.over && !e.waits.empty() && e.share(trunk.MaxData) > 0 {
-		h := e.waits.pop()
-		if h.waits = false; h.phase < broken {
-			e.loop.writable = append(e.loop.writable, &h.conn)
-			return
-		}
-	}
-}
+func (e *leaderEnd) writable(time.Duration) { e.Next(e.loop.streams) }
 
 // disconnected implements trunkEnd. Sessions that may go on over another trunk do not end.
 func (e *leaderEnd) disconnected(time.Duration, error) {
-	e.over = true
+	e.Trunk.End()
 	e.endAll(e.version >= trunk.ResumesSince)
 }
 
@@ -299,7 +288,7 @@ func (e *leaderEnd) endAll(part bool) {
 			e.loop.revoked = append(e.loop.revoked, &h.conn)
 		}
 	}
-	e.waits = queue[*channel]{}
+	e.CloseAll()
 }
 
 // sessionEnded is told when all is given back that the session of a channel had.

@@ -556,7 +556,7 @@ func TestChannelsTakeTurnsInATrunkThatIsFull(t *testing.T) {
 		s.say(credit(it.Channel, len(it.Data)))
 	}
 	s.drained()
-	if peak := ts.loops[0].counts.peakOutput.Load(); peak > int64(3*len(whole)) {
+	if peak := ts.loops[0].streams.Counts.PeakOutput.Load(); peak > int64(3*len(whole)) {
 		t.Errorf("%d bytes were kept for one of them", peak)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"trellis/reactor/internal/stream"
 )
 
 // A client that sends without end and reads nothing costs bounded memory, and
@@ -40,10 +42,10 @@ func TestClientThatNeverReadsIsBounded(t *testing.T) {
 				c.Close()
 				<-done
 				in, out := ts.peaks()
-				if in > keepInput+2*readSize {
+				if in > stream.KeepInput+2*stream.ReadSize {
 					t.Errorf("%d bytes of input were kept", in)
 				}
-				if out > highWater+2*int64(len(body)+50) {
+				if out > stream.HighWater+2*int64(len(body)+50) {
 					t.Errorf("%d bytes of output were kept", out)
 				}
 				ts.until("its connection is gone", func() bool { return ts.sum().Connections == 1 })
@@ -65,7 +67,7 @@ func TestRepliesAreProducedAsTheyAreTaken(t *testing.T) {
 		ts.until("it is stalled", func() bool { return ts.sum().Stalled == 1 })
 		c.expectMany(n, reply)
 		c.do("use a\r\n", "USING a\r\n")
-		if _, out := ts.peaks(); out > highWater+2*int64(len(reply)) {
+		if _, out := ts.peaks(); out > stream.HighWater+2*int64(len(reply)) {
 			t.Errorf("%d bytes of output were kept", out)
 		}
 		ts.until("nothing is pending", func() bool { s := ts.sum(); return s.PendingInput+s.PendingOutput+s.Stalled == 0 })
@@ -113,7 +115,7 @@ func TestClientThatCannotBePausedIsClosed(t *testing.T) {
 			}()
 			<-done
 			ts.until("it was closed", func() bool { s := ts.sum(); return s.OverLimit == 1 && s.Connections == 1 })
-			if in, _ := ts.peaks(); in > inputCap+readSize {
+			if in, _ := ts.peaks(); in > stream.MaxInput+stream.ReadSize {
 				t.Errorf("%d bytes of input were kept", in)
 			}
 			other.do("use a\r\n", "USING a\r\n")

@@ -10,52 +10,49 @@ import (
 	"trellis/engine"
 	"trellis/reactor/internal/accept"
 	"trellis/reactor/internal/gnetloop"
+	"trellis/reactor/internal/queue"
 	"trellis/reactor/internal/relay"
+	"trellis/reactor/internal/stream"
 )
 
 // loop is the reactor's side of one of gnet's event loops. It is the engine's
 // Waker for the sessions on it. What is not marked otherwise belongs to the
 // loop's goroutine.
 type loop struct {
-	server   *Server
-	gnet     *gnetloop.Loop // does not change
-	engine   *engine.Loop   // a zero Loop while there is no engine
-	offset   engine.Time    // the engine's time at the zero of the loop's clock
-	journal  Committer      // of the engine; nil for none
-	alarm    *alarm         // does not change
-	counts   counts
-	latency  latency
-	relief   atomic.Bool  // closeLargest is to be called; set by any loop
-	mostOwed atomic.Int64 // bytes that the first in owed is owed; written by the loop
-	members  atomic.Int64 // connections that it has, or is about to have; written by anybody
+	server  *Server
+	gnet    *gnetloop.Loop  // does not change
+	engine  *engine.Loop    // a zero Loop while there is no engine
+	offset  engine.Time     // the engine's time at the zero of the loop's clock
+	journal Committer       // of the engine; nil for none
+	alarm   *alarm          // does not change
+	streams *stream.Streams // of the connections; does not change
+	counts  counts
+	latency latency
+	relief  atomic.Bool  // closeLargest is to be called; set by any loop
+	members atomic.Int64 // connections that it has, or is about to have; written by anybody
 
 	forwarding atomic.Bool // has a trunk to a leader; written by the loop
 
 	// The replies of the commands that are being executed, or of the wait that is
 	// being ended. It is empty whenever another connection may be dealt with, so
 	// when serve is called.
-	out    engine.Output
-	pieces [][]byte // of a reply, for a write
-	tls    tlsBuffers
-	batch  batch // of the commands that are answered
-	cmd    codec.Command
+	out   engine.Output
+	batch batch // of the commands that are answered
+	cmd   codec.Command
 
 	// What serve does.
-	round           uint32       // the number of the round
-	conns           []*conn      // all that have not ended, in no order
-	run             queue[*conn] // connections that can go on
+	round           uint32             // the number of the round
+	conns           []*conn            // all that have not ended, in no order
+	run             queue.Queue[*conn] // connections that can go on
 	commits         commits
 	backlogs        []*backlog // unused
 	deadlines       deadlines
 	throttled       throttled
 	unauthenticated *accept.Crowd[*conn] // nil without access control
-	owed            owed
-	revoked         []*conn         // whose clients may do nothing any more
-	unverified      []*conn         // whose clients' certificates are not accepted any more
-	stalled         map[int32]*conn // those of which gnetloop tells when they take output, by descriptor
-	postponed       []*conn         // for which something is to be made up when held ends
-	writable        []*conn         // whose clients take output again, perhaps
-	nextLook        time.Duration   // when the alarm was asked to go off for a deadline
+	revoked         []*conn              // whose clients may do nothing any more
+	unverified      []*conn              // whose clients' certificates are not accepted any more
+	postponed       []*conn              // for which something is to be made up when held ends
+	nextLook        time.Duration        // when the alarm was asked to go off for a deadline
 
 	gateway  *gateway                   // of a server that forwards its clients; nil otherwise
 	number   uint32                     // with which the ids of its sessions begin, for the next engine or gateway; 0 for none
@@ -66,7 +63,7 @@ type loop struct {
 	proxied  map[*conn]accept.Endpoint  // what proxies have told of their clients; nil before the first
 
 	trunks      trunks
-	resumptions queue[resumption]
+	resumptions queue.Queue[resumption]
 
 	executing *conn // whose command the engine or the decoder is dealing with
 	serving   bool  // inside serve
@@ -76,9 +73,9 @@ type loop struct {
 	draining  bool  // Shutdown waits: each client is read at most once more
 	stopping  bool  // connections that end now are not waited for
 
-	effects  effects                 // what the log tells a gateway
-	calls    mailbox[func(*loop)]    // see call
-	arrivals mailbox[accept.Arrival] // connections that were accepted on another loop
+	effects  effects                       // what the log tells a gateway
+	calls    queue.Mailbox[func(*loop)]    // see call
+	arrivals queue.Mailbox[accept.Arrival] // connections that were accepted on another loop
 }
 
 // newLoop returns a loop that the engine does not know yet.
@@ -88,7 +85,12 @@ func newLoop(s *Server, g *gnetloop.Loop) (*loop, error) {
 			return nil, err
 		}
 	}
-	l := &loop{server: s, gnet: g, nextLook: never, throttled: throttled{at: engine.MaxTime}, trunks: trunks{tick: never}, stalled: make(map[int32]*conn)}
+	l := &loop{
+		server: s, gnet: g, nextLook: never, throttled: throttled{at: engine.MaxTime}, trunks: trunks{tick: never},
+	}
+	l.streams = stream.New(stream.Config{
+		Owner: l, Poller: g, MaxOutput: s.cfg.MaxOutput, MaxOutputTotal: s.cfg.MaxOutputTotal,
+	})
 	if s.cfg.Access != nil {
 		l.granted = make(map[*conn]*engine.Grant)
 		places := max(1, min(maxUnauthenticated, s.cfg.MaxConnections/4)/s.cfg.Loops)
@@ -97,6 +99,11 @@ func newLoop(s *Server, g *gnetloop.Loop) (*loop, error) {
 	l.effects.fence.Store(relay.NoIndex)
 	l.alarm = newAlarm(g.Wake, s.now)
 	return l, nil
+}
+
+// setEngine has the loop go on with an engine.
+func (l *loop) setEngine(e *engine.Loop, j Committer) {
+	l.engine, l.streams.Engine, l.journal = e, e, j
 }
 
 // Wake implements engine.Waker. Any goroutine may call it.
@@ -119,18 +126,18 @@ func (l *loop) duration(at engine.Time) time.Duration {
 // call has the loop call f soon, or never if the loop is being ended: who waits for f keeps
 // it from that (see Server.beginHold). Any goroutine may call it.
 func (l *loop) call(f func(*loop)) {
-	l.calls.post(f)
+	l.calls.Post(f)
 	l.gnet.Wake()
 }
 
 // takeMail takes what others have left, and makes the calls.
 func (l *loop) takeMail() {
-	l.arrivals.take()
+	l.arrivals.Take()
 	if l.effects.full.Load() && l.gateway != nil {
 		l.gateway.takeApplied()
 	}
-	for l.calls.take(); !l.calls.empty(); {
-		l.calls.pop()(l)
+	for l.calls.Take(); !l.calls.Empty(); {
+		l.calls.Pop()(l)
 	}
 }
 
@@ -140,7 +147,7 @@ func (l *loop) prepareToStop() {
 	l.stopping = true
 	l.engine.Stop()
 	for _, c := range slices.Clone(l.conns) {
-		if !c.inGnet {
+		if !c.Polled() {
 			c.abandon(now)
 		}
 	}
@@ -186,7 +193,7 @@ func (l *loop) recovered() {
 	}
 	l.batch = batch{}
 	if !busy { // otherwise a body's lock may be held
-		l.discardReplies()
+		stream.Empty(&l.out)
 	}
 	if c == nil {
 		return
@@ -205,3 +212,15 @@ func (l *loop) recovered() {
 	c.fail()
 	c.end(s.now())
 }
+
+// TLS implements stream.Owner.
+func (l *loop) TLS(s *stream.Stream) *stream.TLS { return &connOfStream(s).tlsConn().tls }
+
+// Channel implements stream.Owner.
+func (l *loop) Channel(s *stream.Stream) *stream.Channel { return &connOfStream(s).channel().Channel }
+
+// Duplicate implements stream.Owner.
+func (l *loop) Duplicate(fd int) (int, error) { return l.server.acceptor.Duplicate(fd) }
+
+// DescriptorFreed implements stream.Owner.
+func (l *loop) DescriptorFreed() { l.server.acceptor.Freed() }

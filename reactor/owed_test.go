@@ -15,16 +15,22 @@ import (
 func (ts *testServer) checkOwed() {
 	ts.t.Helper()
 	ts.onLoops(func(l *loop) {
-		most := 0
-		for i, c := range l.owed {
-			if c.x.owed != c.x.out.len() || int(c.x.owedAt) != i {
-				ts.t.Errorf("number %d of the heap is owed %d and noted with %d for number %d", i, c.x.out.len(), c.x.owed, c.x.owedAt)
+		most, stalled := 0, int64(0)
+		for _, c := range l.conns {
+			if c.Stalled() {
+				most = max(most, c.Owed())
+				stalled++
 			}
-			most = max(most, c.x.owed)
 		}
-		if int64(len(l.owed)) != l.counts.stalled.Load() || int64(most) != l.mostOwed.Load() {
-			ts.t.Errorf("%d are in the heap, and %d are stalled; the most is %d, and published %d",
-				len(l.owed), l.counts.stalled.Load(), most, l.mostOwed.Load())
+		largest, bytes := l.streams.Largest()
+		if counted := l.streams.Counts.Stalled.Load(); counted != stalled || (largest != nil) != (stalled > 0) {
+			ts.t.Errorf("%d are stalled, and %d are counted; the largest is %p", stalled, counted, largest)
+		}
+		if published := l.streams.MostOwed.Load(); bytes != most || published != int64(most) {
+			ts.t.Errorf("the most that one is owed is %d, known %d, and published %d", most, bytes, published)
+		}
+		if largest != nil && (!largest.Stalled() || largest.Owed() != most) {
+			ts.t.Errorf("the largest is owed %d, the most is %d", largest.Owed(), most)
 		}
 	})
 }

@@ -21,7 +21,7 @@ func (l *loop) PeerAddr(s *engine.Session) string {
 // Via implements engine.Carrier.
 func (*loop) Via(s *engine.Session) string {
 	if c := connOf(s); c.listener.channel() {
-		return c.channel().trunk.name
+		return c.channel().leader().name
 	}
 	return ""
 }
@@ -46,7 +46,7 @@ func (c *conn) endpoint() accept.Endpoint {
 	if e, ok := c.loop.proxied[c]; ok {
 		return e
 	}
-	return accept.PeerOf(int(c.fd))
+	return accept.PeerOf(c.FD())
 }
 
 // setProxied notes what the header of a proxy says of a client. Connections have no field for it, so that those that
@@ -62,12 +62,12 @@ func (l *loop) setProxied(c *conn, client accept.Endpoint) {
 func (c *conn) peer() Peer {
 	e := c.endpoint()
 	p := Peer{Addr: e.String(), UID: -1}
-	if c.listener.tls() {
-		state := c.tls().tls.ConnectionState()
+	if t := c.tlsConn(); t != nil {
+		state := t.tls.ConnectionState()
 		p.TLS = &state
 	}
 	if _, proxied := c.loop.proxied[c]; e.Unix && !proxied { // a proxy's user is not its client's
-		if uid, err := accept.UserOf(int(c.fd)); err == nil {
+		if uid, err := accept.UserOf(c.FD()); err == nil {
 			p.UID = uid
 		}
 	}

@@ -52,14 +52,3 @@ const (
 	closing                  // the engine gives back what the client has reserved
 	closed                   // all is given back
 )
-
-// intake is who reads what the client sends.
-type intake uint8
-
-const (
-	reading  intake = iota // gnet reads
-	resumed                // gnet reads again, but may have an event at hand from while it was paused
-	paused                 // gnet was told not to read for now
-	finished               // the client has sent its last, and gnet is about to close its descriptor
-	detached               // gnet has closed its descriptor; ours is a copy, and we read what gnet has left
-)

@@ -30,7 +30,7 @@ func (e *leaderEnd) ping(number uint32) {
 	}
 	e.pings++
 	l.awaitsCommit()
-	l.commits.pongs.push(pong{e, number, pos})
+	l.commits.pongs.Push(pong{e, number, pos})
 }
 
 func (e *leaderEnd) pong(number uint32) {
@@ -40,8 +40,8 @@ func (e *leaderEnd) pong(number uint32) {
 // answerPings answers the pings whose answers need not wait any more, and drops those that always would.
 func (k *commits) answerPings() {
 	failing := k.failing.Load()
-	for !k.pongs.empty() && (failing || k.pongs.first().dependsOn <= k.committed) {
-		p := k.pongs.pop()
+	for !k.pongs.Empty() && (failing || k.pongs.First().dependsOn <= k.committed) {
+		p := k.pongs.Pop()
 		p.to.pings--
 		if !failing {
 			p.to.pong(p.number)

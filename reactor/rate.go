@@ -2,11 +2,11 @@ package reactor
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"trellis/codec"
 	"trellis/engine"
+	"trellis/reactor/internal/queue"
 )
 
 const (
@@ -32,9 +32,9 @@ type throttled struct {
 
 // throttledLine is the connections of one account.
 type throttledLine struct {
-	conns queue[*conn] // also of some that have ended since
-	ended int          // those, at least
-	at    engine.Time  // when the first may go on
+	conns queue.Queue[*conn] // also of some that have ended since
+	ended int                // those, at least
+	at    engine.Time        // when the first may go on
 }
 
 // executeMetered is execute for a connection whose account has a limit on its commands.
@@ -67,7 +67,7 @@ func (c *conn) resumeMetered(now time.Duration) bool {
 	}
 	at := l.time(now)
 	if r.Left(at) == 0 || l.throttled.turn != c && l.throttled.lines[r] != nil {
-		c.backlog().woken = true
+		c.needBacklog().woken = true
 		c.throttle(r, at)
 		return false
 	}
@@ -89,8 +89,8 @@ func (c *conn) throttle(r *engine.Rate, now engine.Time) {
 		t.lines[r] = line
 		t.at = min(t.at, line.at)
 	}
-	c.backlog().throttled = line
-	line.conns.push(c)
+	c.needBacklog().throttled = line
+	line.conns.Push(c)
 	r.Waited()
 }
 
@@ -101,17 +101,25 @@ func (x *backlog) unthrottle() {
 		return
 	}
 	x.throttled = nil
-	if line.ended++; line.ended > 16+line.conns.len()/2 {
-		line.conns.items = slices.DeleteFunc(line.conns.items[line.conns.head:], func(c *conn) bool { return !c.waitsIn(line) })
-		line.conns.head, line.ended = 0, 0
+	if line.ended++; line.ended > 16+line.conns.Len()/2 {
+		line.conns.DeleteFunc(func(c *conn) bool { return !c.waitsIn(line) })
+		line.ended = 0
 	}
 }
 
 // waitsIn tells whether the connection stands in a line.
-func (c *conn) waitsIn(line *throttledLine) bool { return c.x != nil && c.x.throttled == line }
+func (c *conn) waitsIn(line *throttledLine) bool { return line == c.throttledIn() }
 
 // throttled tells whether the connection waits because of its account's rate.
-func (c *conn) throttled() bool { return c.x != nil && c.x.throttled != nil }
+func (c *conn) throttled() bool { return c.throttledIn() != nil }
+
+// throttledIn is the line in which the connection waits because of its account's rate, nil for none.
+func (c *conn) throttledIn() *throttledLine {
+	if x := c.backlogOrNil(); x != nil {
+		return x.throttled
+	}
+	return nil
+}
 
 // next takes out a connection whose account has commands left, nil if there is none. Lines
 // that have to wait on are looked at again later.
@@ -121,17 +129,17 @@ func (t *throttled) next(now engine.Time) *conn {
 	}
 	t.at = engine.MaxTime
 	for r, line := range t.lines {
-		for line.at <= now && !line.conns.empty() && r.Left(now) > 0 {
-			c := line.conns.pop()
+		for line.at <= now && !line.conns.Empty() && r.Left(now) > 0 {
+			c := line.conns.Pop()
 			if !c.waitsIn(line) {
 				line.ended--
 				continue
 			}
-			c.x.throttled = nil
+			c.backlogOrNil().throttled = nil
 			t.at = now // there may be more
 			return c
 		}
-		if line.conns.empty() {
+		if line.conns.Empty() {
 			delete(t.lines, r)
 			continue
 		}

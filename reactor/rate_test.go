@@ -166,7 +166,7 @@ func TestClientsThatHaveGoneLeaveTheLine(t *testing.T) {
 		ts.onLoops(func(l *loop) {
 			n := 0
 			for _, line := range l.throttled.lines {
-				n += line.conns.len()
+				n += line.conns.Len()
 			}
 			counted <- n
 		})

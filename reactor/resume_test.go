@@ -427,9 +427,8 @@ func TestClientsGetWhatHasComeOnATrunkThatEnds(t *testing.T) {
 			k.send(replies(1, 8, 0, "NOT_FOUND\r\n"), replies(1, len(in), 0, "INSERTED 7\r\n"), bare(trunk.KindRetire, 0))
 			end(l, k, another)
 			for posted := what != "another leads"; !posted; {
-				l.calls.mu.Lock()
-				posted = len(l.calls.posted) > 0
-				l.calls.mu.Unlock()
+				l.calls.Take()
+				posted = !l.calls.Empty()
 			}
 		})
 		c.expect("NOT_FOUND\r\nINSERTED 7\r\n")

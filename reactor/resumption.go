@@ -75,7 +75,7 @@ func (e *leaderEnd) resume(it *trunk.Item) error {
 	if r.Unanswered {
 		h.loop.decide(&h.conn, &decided{at: r.Answered, partial: int(r.Partial), awaits: true})
 	}
-	h.loop.resumptions.push(resumption{end: e, channel: h, session: was, size: size})
+	h.loop.resumptions.Push(resumption{end: e, channel: h, session: was, size: size})
 	return nil
 }
 
@@ -91,21 +91,21 @@ func (e *leaderEnd) attach() error {
 		return e.misuse(0, "it is attached, or not yet")
 	}
 	e.attached = true
-	e.loop.resumptions.push(resumption{end: e})
+	e.loop.resumptions.Push(resumption{end: e})
 	return nil
 }
 
 // canResume tells whether a session may go on now.
-func (l *loop) canResume() bool { return !l.resumptions.empty() && !l.held }
+func (l *loop) canResume() bool { return !l.resumptions.Empty() && !l.held }
 
 // resumeNext has the first session go on that is to. Behind the last of a gateway those end that it has not
 // named: their clients have gone.
 func (l *loop) resumeNext(now time.Duration) {
-	r := l.resumptions.pop()
+	r := l.resumptions.Pop()
 	l.engine.Spend(resumeCost)
 	r.end.resumed -= r.size
 	switch {
-	case r.end.over: // it will name its sessions on another trunk
+	case r.end.Over(): // it will name its sessions on another trunk
 	case r.channel == nil:
 		l.server.engine.Load().CloseAbsent(r.end.number)
 	case r.channel.phase < broken:
@@ -129,8 +129,8 @@ func (h *channel) goOn(now time.Duration, was *engine.Detached) {
 	l.counts.resumed.Add(1)
 	h.enter(serving)
 	h.limitLife(now)
-	h.session.Received(h.pendingInput())
-	if h.intake >= finished && !h.leaving {
+	h.session.Received(h.InputLen())
+	if h.Ended() && !h.leaving {
 		h.endInput(now)
 	} else {
 		h.advance(now)
@@ -140,7 +140,7 @@ func (h *channel) goOn(now time.Duration, was *engine.Detached) {
 
 // effects takes what the log tells of a resumed session.
 func (h *channel) effects(it *trunk.Item) error {
-	e, l := h.trunk, h.loop
+	e, l := h.leader(), h.loop
 	d := l.decided[&h.conn]
 	if d == nil || !d.awaits {
 		return e.misuse(h.number, "effects that nobody waits for")
@@ -176,7 +176,7 @@ func (c *conn) forgetDecided() {
 		return
 	}
 	if d.awaits {
-		c.channel().trunk.resumed -= len(d.effects) * trunk.EffectSize
+		c.channel().leader().resumed -= len(d.effects) * trunk.EffectSize
 	}
 	delete(c.loop.decided, c)
 }

@@ -1,10 +1,6 @@
 package reactor
 
-import (
-	"time"
-
-	"golang.org/x/sys/unix"
-)
+import "time"
 
 // retirement is why a connection is to end as soon as that can be in order.
 type retirement uint8
@@ -18,7 +14,10 @@ const (
 // retirePause is between two looks at a retired connection whose client does nothing.
 const retirePause = time.Second
 
-func (c *conn) retired() bool { return c.x != nil && c.x.retired != notRetired }
+func (c *conn) retired() bool {
+	x := c.backlogOrNil()
+	return x != nil && x.retired != notRetired
+}
 
 // retire ends the connection as soon as it may retire, and in any case at the time latest, 0 for
 // never. Until then it has a backlog, so that everything which happens to it ends with conclude.
@@ -32,7 +31,7 @@ func (c *conn) retire(now time.Duration, why retirement, latest time.Duration) {
 	if c.deadline == nil {
 		c.deadline = &deadline{conn: c, active: now, index: -1}
 	}
-	x, d := c.backlog(), c.deadline
+	x, d := c.needBacklog(), c.deadline
 	if !c.retired() || latest > 0 && (d.old == 0 || latest < d.old) {
 		d.old = latest
 	}
@@ -47,21 +46,14 @@ func (c *conn) retire(now time.Duration, why retirement, latest time.Duration) {
 // ended, or a worker could stay for ever.
 func (c *conn) mayRetire(now time.Duration) bool {
 	idle := c.phase == serving || c.phase == waiting && !c.takesLong()
-	return idle && !c.loop.held && c.intake < finished && !c.pendingOutput() && !c.sendable() && c.pendingInput() == 0 && !c.x.in.rest &&
-		c.decoder.AtStart() && !c.session.Reserves(c.loop.time(now)) && !hasInput(int(c.fd))
-}
-
-// hasInput tells whether the socket has input that was not read.
-func hasInput(fd int) bool {
-	var p [1]byte
-	n, _, _ := unix.Recvfrom(fd, p[:], unix.MSG_PEEK)
-	return n > 0
+	return idle && !c.loop.held && c.decoder.AtStart() && !c.session.Reserves(c.loop.time(now)) &&
+		c.loop.streams.Quiet(&c.Stream)
 }
 
 // leave ends the session of a retired connection. What the client has reserved is given back.
 func (c *conn) leave() {
 	counts := &c.loop.counts
-	if c.x.retired == uncertified {
+	if c.backlogOrNil().retired == uncertified {
 		counts.unverified.Add(1)
 	} else {
 		counts.aged.Add(1)

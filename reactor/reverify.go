@@ -61,10 +61,11 @@ func (s *Server) Reverify(rejected func(certificates []string) map[string]error)
 func (l *loop) certified() iter.Seq[*tlsConn] {
 	return func(yield func(*tlsConn) bool) {
 		for _, c := range l.conns {
-			if !c.listener.tls() || c.phase >= draining {
+			t := c.tlsConn()
+			if t == nil || c.phase >= draining {
 				continue
 			}
-			if t := c.tls(); t.certificates != (unique.Handle[string]{}) && !yield(t) {
+			if t.certificates != (unique.Handle[string]{}) && !yield(t) {
 				return
 			}
 		}

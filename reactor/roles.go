@@ -127,7 +127,7 @@ func (c *conn) goOnForwarded(d *engine.Detached, now time.Duration) bool {
 	}
 	c.decoder.Release()
 	if len(head) > 0 {
-		c.backlog().in.prepend(&l.counts, head)
+		c.needBacklog().In.Prepend(&l.streams.Counts, head)
 	}
 	c.enter(forwarded)
 	x := relay.Session{
@@ -140,7 +140,7 @@ func (c *conn) goOnForwarded(d *engine.Detached, now time.Duration) bool {
 	}
 	l.gateway.clients[c] = l.gateway.Resume(now, (*forwardedConn)(c), &x)
 	c.forgetLimits()
-	if c.x != nil {
+	if c.Pending() != nil {
 		c.conclude(now)
 	}
 	return true
@@ -148,8 +148,8 @@ func (c *conn) goOnForwarded(d *engine.Detached, now time.Duration) bool {
 
 // forgetLimits takes the limits off the connection that are the leader's to set.
 func (c *conn) forgetLimits() {
-	if c.x != nil && c.x.retired == tooOld {
-		c.x.retired = notRetired
+	if x := c.backlogOrNil(); x != nil && x.retired == tooOld {
+		x.retired = notRetired
 	}
 	c.forgetDeadline()
 }
@@ -219,10 +219,10 @@ func (x *served) goOn(now time.Duration) {
 	if c.deadline == nil {
 		c.limitLife(now)
 	}
-	if c.intake >= finished {
+	if c.Ended() {
 		c.postpone()
 	}
-	if c.x != nil {
+	if c.Pending() != nil {
 		c.conclude(now)
 	}
 }
@@ -235,7 +235,7 @@ func (c *conn) restore(x *relay.Session, now time.Duration) bool {
 	if err != nil {
 		return false
 	}
-	d.EndsAt(x.Answered + uint64(c.pendingInput()))
+	d.EndsAt(x.Answered + uint64(c.InputLen()))
 	l.executing = c
 	err = l.engine.GoOn(&c.session, d, 0, l.time(now))
 	l.executing = nil

@@ -116,7 +116,7 @@ func (s *rolesServer) goneOn() {
 		var behind atomic.Bool
 		for _, ts := range s.k.servers {
 			ts.onLoops(func(l *loop) {
-				waits := !l.resumptions.empty()
+				waits := !l.resumptions.Empty()
 				for _, d := range l.decided {
 					waits = waits || d.awaits
 				}

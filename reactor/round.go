@@ -123,8 +123,8 @@ func (l *loop) nextSession(now time.Duration) *conn {
 // when there was none.
 func (l *loop) turn(now time.Duration) (did bool) {
 	if l.canRun() {
-		c := l.run.pop()
-		c.x.queued = false
+		c := l.run.Pop()
+		c.backlogOrNil().queued = false
 		c.goOn(now)
 		did = true
 	}
@@ -142,7 +142,7 @@ func (l *loop) turn(now time.Duration) (did bool) {
 		l.resumeNext(now)
 		did = true
 	}
-	if c := takeLast(&l.writable); c != nil {
+	if c := connOfStream(l.streams.NextWritable()); c != nil {
 		c.takesOutput(now)
 		did = true
 	}
@@ -188,15 +188,15 @@ func takeLast(list *[]*conn) *conn {
 }
 
 // canRun tells whether a connection in the run queue may go on.
-func (l *loop) canRun() bool { return !l.run.empty() && !l.held }
+func (l *loop) canRun() bool { return !l.run.Empty() && !l.held }
 
 // canAdmit tells whether a connection that has arrived may begin.
-func (l *loop) canAdmit() bool { return !l.arrivals.empty() && !l.held }
+func (l *loop) canAdmit() bool { return !l.arrivals.Empty() && !l.held }
 
 // left tells whether turn would do something.
 func (l *loop) left(now time.Duration) bool {
 	d := l.deadlines.first()
-	return l.canRun() || l.throttledAt() <= now || len(l.writable) > 0 || l.canAdmit() || l.canResume() || len(l.revoked) > 0 || len(l.unverified) > 0 || l.gateway.hasWork(now) || l.relief.Load() || l.trunks.left(now) || l.hasCommitted() || d != nil && d.at <= now
+	return l.canRun() || l.throttledAt() <= now || l.streams.HasWritable() || l.canAdmit() || l.canResume() || len(l.revoked) > 0 || len(l.unverified) > 0 || l.gateway.hasWork(now) || l.relief.Load() || l.trunks.left(now) || l.hasCommitted() || d != nil && d.at <= now
 }
 
 // askForDeadline sets the alarm for the first deadline.

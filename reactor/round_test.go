@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"trellis/engine"
+	"trellis/reactor/internal/stream"
 )
 
 const (
@@ -125,7 +126,7 @@ func TestListsAreSpreadOverRoundsAndTakeLittleMemory(t *testing.T) {
 			c.expect("USING default\r\n")
 		}
 	})
-	if _, out := ts.peaks(); out > highWater {
+	if _, out := ts.peaks(); out > stream.HighWater {
 		t.Errorf("%d bytes of output were kept for a client", out)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"trellis/codec"
 	"trellis/engine"
+	"trellis/reactor/internal/stream"
 	"trellis/reactor/internal/trunk"
 )
 
@@ -136,18 +137,18 @@ func TestMuchInputBehindAWaitingReserveIsReadLater(t *testing.T) {
 			defer close(done)
 			w.send("reserve\r\n" + strings.Repeat("use a\r\n", n))
 		}()
-		keeps := int64(keepInput)
+		keeps := int64(stream.KeepInput)
 		if network == "trunk" || network == "gateway" {
 			keeps = trunk.FirstCredit - int64(len("reserve\r\n"))
 		}
 		ts.until("the reactor stops reading", func() bool { return ts.sum().PendingInput >= keeps })
-		if ts.sum().BytesIn > keepInput+3*readSize {
+		if ts.sum().BytesIn > stream.KeepInput+3*stream.ReadSize {
 			t.Errorf("%d bytes were read", ts.sum().BytesIn)
 		}
 		ts.dial().put("x")
 		w.expect(reserved(1, "x") + strings.Repeat("USING a\r\n", n))
 		<-done
-		if in, _ := ts.peaks(); in > keepInput+2*readSize {
+		if in, _ := ts.peaks(); in > stream.KeepInput+2*stream.ReadSize {
 			t.Errorf("%d bytes of input were kept", in)
 		}
 		ts.until("nothing is kept any more", func() bool { return ts.sum().PendingInput == 0 })
@@ -261,8 +262,8 @@ func TestAcceptedTCPConnectionsHaveKeepAliveAndNoDelay(t *testing.T) {
 	t.Parallel()
 	got := make(chan [2]int, 1)
 	ts := serve(t, "tcp", 1, hooks{command: func(c *conn, _ *codec.Command) {
-		alive, _ := unix.GetsockoptInt(int(c.fd), unix.SOL_SOCKET, unix.SO_KEEPALIVE)
-		noDelay, _ := unix.GetsockoptInt(int(c.fd), unix.IPPROTO_TCP, unix.TCP_NODELAY)
+		alive, _ := unix.GetsockoptInt(c.FD(), unix.SOL_SOCKET, unix.SO_KEEPALIVE)
+		noDelay, _ := unix.GetsockoptInt(c.FD(), unix.IPPROTO_TCP, unix.TCP_NODELAY)
 		got <- [2]int{alive, noDelay}
 	}})
 	lc := net.ListenConfig{KeepAlive: -1}

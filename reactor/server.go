@@ -17,6 +17,7 @@ import (
 	"trellis/engine"
 	"trellis/reactor/internal/accept"
 	"trellis/reactor/internal/gnetloop"
+	"trellis/reactor/internal/stream"
 	"trellis/reactor/throttle"
 )
 
@@ -181,7 +182,7 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 		cfg.MaxConnections = DefaultMaxConnections()
 	}
 	if cfg.MaxOutput == 0 {
-		cfg.MaxOutput = max(DefaultMaxOutput, 2*int64(cfg.MaxJobSize)+highWater)
+		cfg.MaxOutput = max(DefaultMaxOutput, 2*int64(cfg.MaxJobSize)+stream.HighWater)
 	}
 	cfg.GatewayMemory = cmp.Or(cfg.GatewayMemory, DefaultGatewayMemory)
 	if cfg.MaxConnections < 0 || cfg.IdleTimeout < 0 || cfg.BodyTimeout < 0 || cfg.MaxConnectionAge < 0 || cfg.Grace < 0 || cfg.MaxOutput < 0 || cfg.MaxOutputTotal < 0 || cfg.GatewayMemory < 0 {
@@ -219,7 +220,7 @@ func (s *Server) Loops() int { return len(s.loops) }
 func (s *Server) now() time.Duration { return time.Duration(s.cfg.Now()) }
 
 func (s *Server) startLoops() (err error) {
-	s.gnet, err = gnetloop.Start(gnetloop.Config{Loops: s.cfg.Loops, ReadSize: readSize, Log: s.log, Fatal: s.die})
+	s.gnet, err = gnetloop.Start(gnetloop.Config{Loops: s.cfg.Loops, ReadSize: stream.ReadSize, Log: s.log, Fatal: s.die})
 	if err != nil {
 		return err
 	}
@@ -239,9 +240,10 @@ func (s *Server) startLoops() (err error) {
 	s.engine.Store(s.cfg.Engine)
 	for _, l := range s.loops {
 		if s.cfg.Engine != nil {
-			l.engine, l.journal = s.cfg.Engine.NewLoop(l), s.cfg.Journal
+			l.setEngine(s.cfg.Engine.NewLoop(l), s.cfg.Journal)
 		} else {
-			l.engine, l.gateway = new(engine.Loop), newGateway(l, s.now())
+			l.setEngine(new(engine.Loop), nil)
+			l.gateway = newGateway(l, s.now())
 		}
 		if err := l.gnet.Run(l); err != nil {
 			return err

@@ -249,8 +249,8 @@ func (ts *testServer) sum() LoopStats {
 // peaks are the most that was ever kept for one connection.
 func (ts *testServer) peaks() (in, out int64) {
 	for _, l := range ts.loops {
-		in = max(in, l.counts.peakInput.Load())
-		out = max(out, l.counts.peakOutput.Load())
+		in = max(in, l.streams.Counts.PeakInput.Load())
+		out = max(out, l.streams.Counts.PeakOutput.Load())
 	}
 	return in, out
 }

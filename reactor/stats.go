@@ -56,21 +56,21 @@ type Stats struct {
 func (s *Server) Stats() Stats {
 	st := Stats{AcceptStats: s.acceptor.Stats(), Loops: make([]LoopStats, len(s.loops)), Channels: s.channels.Load()}
 	for i, l := range s.loops {
-		c := &l.counts
+		c, n := &l.counts, &l.streams.Counts
 		st.Loops[i] = LoopStats{
 			Connections:   c.connections.Load(),
 			Ending:        c.ending.Load(),
-			Stalled:       c.stalled.Load(),
-			PendingInput:  c.pendingInput.Load(),
-			PendingOutput: c.pendingOutput.Load(),
+			Stalled:       n.Stalled.Load(),
+			PendingInput:  n.PendingInput.Load(),
+			PendingOutput: n.PendingOutput.Load(),
 			Opened:        c.opened.Load(),
-			BytesIn:       c.bytesIn.Load(),
-			BytesOut:      c.bytesOut.Load(),
+			BytesIn:       n.BytesIn.Load(),
+			BytesOut:      n.BytesOut.Load(),
 			TrunkIn:       c.trunkIn.Load(),
 			TrunkOut:      c.trunkOut.Load(),
-			Stalls:        c.stalls.Load(),
-			OverLimit:     c.overLimit.Load(),
-			OverOutput:    c.overOutput.Load(),
+			Stalls:        n.Stalls.Load(),
+			OverLimit:     n.TooMuchInput.Load(),
+			OverOutput:    n.TooMuchOutput.Load(),
 			OverTotal:     c.overTotal.Load(),
 			Idle:          c.idle.Load(),
 			Aged:          c.aged.Load(),
@@ -101,13 +101,10 @@ func (s *Server) Stats() Stats {
 
 // counts are a loop's own: it alone writes them, anybody may read them.
 type counts struct {
-	connections, ending, stalled   atomic.Int64
-	pendingInput, pendingOutput    atomic.Int64
-	opened, bytesIn, bytesOut      atomic.Uint64
-	trunkIn, trunkOut              atomic.Uint64
-	stalls, overLimit, cut, panics atomic.Uint64
-	overOutput, idle, lacking      atomic.Uint64
-	overTotal                      atomic.Uint64
+	connections, ending            atomic.Int64
+	opened, trunkIn, trunkOut      atomic.Uint64
+	overTotal, cut, panics         atomic.Uint64
+	idle, lacking                  atomic.Uint64
 	unauthorized, aged, unverified atomic.Uint64
 	unserved, trunkLost            atomic.Uint64
 	unknown, misfits, resumed      atomic.Uint64
@@ -115,5 +112,4 @@ type counts struct {
 	repeated, attaches             atomic.Uint64
 	apart                          atomic.Int64
 	contact                        atomic.Int64 // by bootTime; 0 for none
-	peakInput, peakOutput          atomic.Int64 // of one connection
 }

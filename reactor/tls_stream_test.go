@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,8 @@ import (
 
 	"trellis/codec"
 	"trellis/engine/script"
+	"trellis/reactor/internal/buffer"
+	"trellis/reactor/internal/stream"
 	"trellis/reactor/tlstest"
 )
 
@@ -318,6 +321,16 @@ func TestAnIdleClientIsToldOfItsEnd(t *testing.T) {
 	}
 }
 
+// tear has the rest of a record wait for the socket.
+func tear(t *stream.TLS, rest []byte) {
+	field := func(name string) reflect.Value {
+		f := reflect.ValueOf(t).Elem().FieldByName(name)
+		return reflect.NewAt(f.Type(), f.Addr().UnsafePointer()).Elem()
+	}
+	field("held").Set(reflect.ValueOf(buffer.Append(nil, rest)))
+	field("torn").SetBool(true)
+}
+
 // A client is owed the rest of a record, and takes nothing.
 func TestAbortDoesNotWaitForARecordThatIsUnderWay(t *testing.T) {
 	t.Parallel()
@@ -338,10 +351,9 @@ func TestAbortDoesNotWaitForARecordThatIsUnderWay(t *testing.T) {
 	ts.onLoops(func(*loop) {
 		junk := make([]byte, 64<<10)
 		for err == nil {
-			_, err = unix.Write(int(c.fd), junk)
+			_, err = unix.Write(c.FD(), junk)
 		}
-		c.tls().hold([]byte("the rest"))
-		c.tls().torn = true
+		tear(&c.tlsConn().tls, []byte("the rest"))
 	})
 	if err != unix.EAGAIN {
 		t.Fatal(err)

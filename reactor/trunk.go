@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trellis/reactor/internal/relay"
+	"trellis/reactor/internal/stream"
 	"trellis/reactor/internal/tlsmem"
 	"trellis/reactor/internal/trunk"
 )
@@ -281,7 +282,7 @@ func (t *trunkLine) read(now time.Duration, p []byte) error {
 		return t.takeItems(now, p)
 	}
 	if len(t.tls.plain) == 0 {
-		t.tls.plain = make([]byte, readSize)
+		t.tls.plain = make([]byte, stream.ReadSize)
 	}
 	t.tls.memory.In = p
 	for {
@@ -346,7 +347,7 @@ func (t *trunkLine) flush(now time.Duration) {
 		if len(b) == 0 {
 			break
 		}
-		n, err := writeFD(int(t.fd), b)
+		n, err := stream.Write(int(t.fd), b)
 		if err == unix.EINTR {
 			continue
 		}
@@ -380,8 +381,8 @@ func (t *trunkLine) sendable() (b []byte, err error) {
 		s.memory.Sealed, s.sent = s.memory.Sealed[:0], 0
 		defer t.failed(&err)
 		chunk := t.writer.Bytes()
-		chunk = chunk[:min(len(chunk), sealChunk)]
-		t.loop.engine.Spend(cryptoCost * bytesCost(len(chunk)))
+		chunk = chunk[:min(len(chunk), stream.SealChunk)]
+		t.loop.engine.Spend(stream.CryptoCost * bytesCost(len(chunk)))
 		if _, err := s.conn.Write(chunk); err != nil {
 			return nil, err
 		}
@@ -460,7 +461,7 @@ func (t *trunkLine) fail(now time.Duration, err error) {
 		l.gnet.ForgetOutput(int(t.fd))
 	}
 	if l.server.aborting.Load() {
-		resetFD(int(t.fd))
+		stream.Reset(int(t.fd))
 	}
 	if !t.closing {
 		l.gnet.Close(int(t.fd))
@@ -478,9 +479,9 @@ const maxLate = 2 << 20
 // to pass afterwards, their leader told the truth when it sent that.
 func (t *trunkLine) part(now time.Duration, err error) {
 	if _, ok := t.end.(*gateway); ok && !t.closing {
-		p := make([]byte, readSize)
+		p := make([]byte, stream.ReadSize)
 		for taken := 0; !t.over && taken < maxLate; {
-			n, err := readFD(int(t.fd), p)
+			n, err := stream.Read(int(t.fd), p)
 			if n <= 0 || err != nil {
 				break
 			}

@@ -13,12 +13,12 @@ import (
 // more is to be said on them, and then only they are waited for: what their clients
 // have not taken, and what the server's own have not if their sessions go on too, is not lost.
 func (l *loop) unflushed() (bytes int64) {
-	busy := !l.commits.waiting.empty() || len(l.writable) > 0
+	busy := !l.commits.waiting.Empty() || l.streams.HasWritable()
 	if busy {
 		bytes++
 	}
 	if h, ok := l.journal.(engine.Holds); !ok || !h.RecordsHolds() {
-		bytes += l.counts.pendingOutput.Load()
+		bytes += l.streams.Counts.PendingOutput.Load()
 	}
 	for _, t := range l.trunks.list {
 		e, ok := t.end.(*leaderEnd)
@@ -26,7 +26,7 @@ func (l *loop) unflushed() (bytes int64) {
 		case !ok:
 		case e.version < trunk.ResumesSince:
 			bytes += e.pendingOutput()
-		case busy || !e.waits.empty():
+		case busy || e.Waiting():
 			bytes++
 		default:
 			e.retire()
@@ -45,8 +45,8 @@ func (e *leaderEnd) retire() {
 // pendingOutput is what the trunk's clients are owed.
 func (e *leaderEnd) pendingOutput() (bytes int64) {
 	for _, h := range e.channels {
-		if h != nil && h.pendingOutput() {
-			bytes += int64(h.x.out.len())
+		if h != nil {
+			bytes += int64(h.Owed())
 		}
 	}
 	return bytes

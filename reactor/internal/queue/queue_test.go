@@ -1,31 +1,31 @@
-package reactor
+package queue
 
 import "testing"
 
 func TestAMailboxKeepsTheOrderAndLosesNothing(t *testing.T) {
 	t.Parallel()
-	var m mailbox[int]
+	var m Mailbox[int]
 	left, popped := 0, 0
 	for i := range 1000 {
 		for range i % 7 {
-			m.post(left)
+			m.Post(left)
 			left++
 		}
 		if i%3 == 0 {
-			m.take()
+			m.Take()
 		}
 		for range i % 5 {
-			if m.empty() {
+			if m.Empty() {
 				break
 			}
-			if v := m.pop(); v != popped {
+			if v := m.Pop(); v != popped {
 				t.Fatalf("popped %d, want %d", v, popped)
 			}
 			popped++
 		}
 	}
-	for m.take(); !m.empty(); popped++ {
-		if v := m.pop(); v != popped {
+	for m.Take(); !m.Empty(); popped++ {
+		if v := m.Pop(); v != popped {
 			t.Fatalf("popped %d, want %d", v, popped)
 		}
 	}
@@ -38,24 +38,24 @@ func TestAMailboxKeepsTheOrderAndLosesNothing(t *testing.T) {
 func TestAMailboxThatIsNeverEmptyStaysSmall(t *testing.T) {
 	t.Parallel()
 	for _, kept := range []int{1, 2, 7, 100} {
-		var m mailbox[int]
+		var m Mailbox[int]
 		left, popped := 0, 0
 		post := func() {
-			m.post(left)
+			m.Post(left)
 			left++
 		}
 		for range kept {
 			post()
 		}
-		m.take()
+		m.Take()
 		for range 10_000 {
 			post()
-			m.take()
-			if v := m.pop(); v != popped {
+			m.Take()
+			if v := m.Pop(); v != popped {
 				t.Fatalf("popped %d, want %d", v, popped)
 			}
 			popped++
-			if m.empty() {
+			if m.Empty() {
 				t.Fatal("nothing is left")
 			}
 		}

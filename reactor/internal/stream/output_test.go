@@ -1,4 +1,4 @@
-package reactor
+package stream
 
 import (
 	"bytes"
@@ -7,16 +7,17 @@ import (
 
 func TestAnOutputQueueHoldsBackWhatIsNotCommitted(t *testing.T) {
 	t.Parallel()
-	var q outputQueue
-	var n counts
+	var q output
+	var n Counts
 	check := func(sendable string, length int) {
 		t.Helper()
 		got := ""
 		if q.sendable() {
 			got = string(bytes.Join(q.pieces(nil), nil))
 		}
-		if got != sendable || q.len() != length || n.pendingOutput.Load() != int64(length) || q.empty() != (length == 0) {
-			t.Fatalf("%q may be sent of %d bytes, %d are counted; want %q of %d", got, q.len(), n.pendingOutput.Load(), sendable, length)
+		if got != sendable || q.len() != length || n.PendingOutput.Load() != int64(length) || q.empty() != (length == 0) {
+			t.Fatalf("%q may be sent of %d bytes, %d are counted; want %q of %d",
+				got, q.len(), n.PendingOutput.Load(), sendable, length)
 		}
 	}
 	check("", 0)
@@ -31,10 +32,10 @@ func TestAnOutputQueueHoldsBackWhatIsNotCommitted(t *testing.T) {
 	check("firm2 ", 17)
 	q.sent(2, &n)
 	check("rm2 ", 15)
-	if !q.uncommitted() || q.dependsOn != 20 {
+	if q.dependsOn != 20 {
 		t.Fatalf("it waits for %d", q.dependsOn)
 	}
-	q.committed()
+	q.dependsOn = 0
 	check("rm2 held behind", 15)
 	q.sent(15, &n)
 	check("", 0)
@@ -53,7 +54,7 @@ func TestAnOutputQueueHoldsBackWhatIsNotCommitted(t *testing.T) {
 	check("irm", 3)
 	q.discard(&n)
 	check("", 0)
-	if q.uncommitted() || n.peakOutput.Load() != 17 {
-		t.Errorf("uncommitted %t, peak %d", q.uncommitted(), n.peakOutput.Load())
+	if q.dependsOn != 0 || n.PeakOutput.Load() != 17 {
+		t.Errorf("uncommitted %t, peak %d", q.dependsOn != 0, n.PeakOutput.Load())
 	}
 }

@@ -1,4 +1,4 @@
-package reactor
+package stream
 
 import (
 	"slices"
@@ -8,15 +8,10 @@ import (
 	"trellis/reactor/internal/buffer"
 )
 
-// highWater is how many bytes of replies are collected before they are written
-// although there are more commands to execute.
-const highWater = 256 << 10
-
-// outputQueue is the replies that a client has not taken yet, in order. Behind a
-// reply that waits for a commit everything waits. Large bodies are not copied: they
-// stay pinned in the engine until they have been written. Its zero value is empty
-// and has no buffer.
-type outputQueue struct {
+// output is the replies that a client has not taken yet, in order. Behind a reply that waits for a commit
+// everything waits. Large bodies are not copied: they stay pinned in the engine until they have been written.
+// Its zero value is empty and has no buffer.
+type output struct {
 	buf *buffer.Buffer // nil while the queue is empty
 	at  int            // index in buf of the first byte that was not taken
 
@@ -24,46 +19,43 @@ type outputQueue struct {
 	begun  int           // how many bytes of the first body were taken
 	pinned int           // bytes of bodies that were not taken
 
-	// While dependsOn is not 0, what lies behind the first firm bytes of buf waits until
-	// the journal is committed up to there.
+	// While dependsOn is not 0, what lies behind the first firm bytes of buf waits until the journal is
+	// committed up to there.
 	firm      int
 	dependsOn journal.Pos
 }
 
-func (q *outputQueue) empty() bool { return q.buf == nil }
+func (q *output) empty() bool { return q.buf == nil }
 
 // len is the number of bytes that have not been taken.
-func (q *outputQueue) len() int {
+func (q *output) len() int {
 	if q.buf == nil {
 		return 0
 	}
 	return len(q.buf.B) - q.at + q.pinned
 }
 
-// uncommitted tells whether a part of the queue waits for a commit.
-func (q *outputQueue) uncommitted() bool { return q.dependsOn != 0 }
-
 // end is the index in buf up to which the queue may be sent.
-func (q *outputQueue) end() int {
+func (q *output) end() int {
 	if q.dependsOn != 0 {
 		return q.firm
 	}
 	return len(q.buf.B)
 }
 
-// sendable tells whether something may be sent now.
-func (q *outputQueue) sendable() bool { return q.buf != nil && q.at < q.end() }
+// sendable reports whether something may be sent now.
+func (q *output) sendable() bool { return q.buf != nil && q.at < q.end() }
 
 // pieces appends what may be sent now to dst. It is valid until the queue changes.
-func (q *outputQueue) pieces(dst [][]byte) [][]byte {
+func (q *output) pieces(dst [][]byte) [][]byte {
 	return appendPieces(dst, q.buf.B[:q.end()], q.at, q.bodies, q.begun)
 }
 
 // maxPieces is how many pieces one write takes, on every system.
 const maxPieces = 1024
 
-// appendPieces appends what b and bodies hold, from b[at:] on and without the first
-// begun bytes of the first body, to dst: as much as one write takes.
+// appendPieces appends what b and bodies hold, from b[at:] on and without the first begun bytes of the first
+// body, to dst: as much as one write takes.
 func appendPieces(dst [][]byte, b []byte, at int, bodies []engine.Body, begun int) [][]byte {
 	for i := range bodies {
 		body := &bodies[i]
@@ -84,7 +76,7 @@ func appendPieces(dst [][]byte, b []byte, at int, bodies []engine.Body, begun in
 }
 
 // add appends a copy of b, and bodies whose At is an index in b.
-func (q *outputQueue) add(b []byte, bodies []engine.Body, n *counts) {
+func (q *output) add(b []byte, bodies []engine.Body, n *Counts) {
 	before, base := q.len(), 0
 	if q.buf != nil {
 		base = len(q.buf.B)
@@ -99,26 +91,40 @@ func (q *outputQueue) add(b []byte, bodies []engine.Body, n *counts) {
 }
 
 // adopt makes b the contents of an empty queue, without a copy: nobody else may keep b.
-func (q *outputQueue) adopt(b []byte, n *counts) {
+func (q *output) adopt(b []byte, n *Counts) {
 	q.buf = &buffer.Buffer{B: b}
 	n.addOutput(len(b), len(b))
 }
 
-// awaitCommit makes what lies behind the first firm bytes of buf wait for a commit up to
-// pos, with what already waits.
-func (q *outputQueue) awaitCommit(firm int, pos journal.Pos) {
+// retain adds the replies in out, of which the first n bytes have been written, and empties out.
+func (q *output) retain(out *engine.Output, n int, counts *Counts) {
+	switch b := out.Buf; {
+	case len(out.Bodies) > 0:
+		q.add(b, out.Bodies, counts)
+		q.sent(n, counts)
+		clear(out.Bodies) // they are q's now
+		out.Bodies = out.Bodies[:0]
+	case cap(b) > keepReplies && q.empty():
+		q.adopt(b[n:], counts)
+		out.Buf = nil
+	default:
+		q.add(b[n:], nil, counts)
+	}
+	Empty(out)
+}
+
+// awaitCommit makes what lies behind the first firm bytes of buf wait for a commit up to pos, with what
+// already waits.
+func (q *output) awaitCommit(firm int, pos journal.Pos) {
 	if q.dependsOn == 0 {
 		q.firm = firm
 	}
 	q.dependsOn = max(q.dependsOn, pos)
 }
 
-// committed lets everything be written.
-func (q *outputQueue) committed() { q.dependsOn = 0 }
-
 // sent drops the first k bytes, which were written.
-func (q *outputQueue) sent(k int, n *counts) {
-	n.pendingOutput.Add(int64(-k))
+func (q *output) sent(k int, n *Counts) {
+	n.PendingOutput.Add(int64(-k))
 	for k > 0 {
 		if len(q.bodies) == 0 || q.bodies[0].At > q.at {
 			end := len(q.buf.B)
@@ -147,7 +153,7 @@ func (q *outputQueue) sent(k int, n *counts) {
 }
 
 // discardUncommitted drops what waits for a commit.
-func (q *outputQueue) discardUncommitted(n *counts) {
+func (q *output) discardUncommitted(n *Counts) {
 	before := q.len()
 	for i := len(q.bodies) - 1; i >= 0 && q.bodies[i].At >= q.firm; i-- {
 		q.pinned -= len(q.bodies[i].Bytes)
@@ -156,37 +162,45 @@ func (q *outputQueue) discardUncommitted(n *counts) {
 	}
 	q.buf.B = q.buf.B[:q.firm]
 	q.dependsOn = 0
-	n.pendingOutput.Add(int64(q.len() - before))
+	n.PendingOutput.Add(int64(q.len() - before))
 	if q.at == q.firm {
 		q.free()
 	}
 }
 
+// unpin copies the bodies in the queue, and releases them.
+func (q *output) unpin() {
+	b := make([]byte, 0, q.len())
+	at, begun := q.at, q.begun
+	for i := range q.bodies {
+		body := &q.bodies[i]
+		b = append(b, q.buf.B[at:body.At]...)
+		b = append(b, body.Bytes[begun:]...)
+		at, begun = body.At, 0
+	}
+	b = append(b, q.buf.B[at:]...)
+	q.free()
+	q.buf = &buffer.Buffer{B: b}
+}
+
 // discard empties the queue.
-func (q *outputQueue) discard(n *counts) {
+func (q *output) discard(n *Counts) {
 	if q.buf != nil {
-		n.pendingOutput.Add(int64(-q.len()))
+		n.PendingOutput.Add(int64(-q.len()))
 		q.free()
 	}
 }
 
-func (q *outputQueue) free() {
-	releaseBodies(q.bodies)
-	buffer.Release(q.buf)
-	*q = outputQueue{}
-}
-
-// releaseBodies gives bodies back and forgets them.
-func releaseBodies(bodies []engine.Body) {
-	for i := range bodies {
-		bodies[i].Release()
+func (q *output) free() {
+	for i := range q.bodies {
+		q.bodies[i].Release()
 	}
-	clear(bodies)
+	buffer.Release(q.buf)
+	*q = output{}
 }
 
-// addOutput counts replies that are not taken, of a connection that now has total
-// bytes of them.
-func (n *counts) addOutput(added, total int) {
-	n.pendingOutput.Add(int64(added))
-	n.peakOutput.Store(max(n.peakOutput.Load(), int64(total)))
+// addOutput counts replies that are not taken, of a stream that now has total bytes of them.
+func (n *Counts) addOutput(added, total int) {
+	n.PendingOutput.Add(int64(added))
+	n.PeakOutput.Store(max(n.PeakOutput.Load(), int64(total)))
 }

@@ -1,15 +1,14 @@
 //go:build !linux
 
-package reactor
+package stream
 
 import "golang.org/x/sys/unix"
 
-// writeFD writes what fd, a socket, takes at once.
-func writeFD(fd int, b []byte) (n int, err error) { return unix.Write(fd, b) }
+// Write writes what fd, a socket, takes at once. b is not empty.
+func Write(fd int, b []byte) (n int, err error) { return unix.Write(fd, b) }
 
-// writevFD writes what fd takes at once of pieces: not every system has a writev that package
-// unix knows.
-func writevFD(fd int, pieces [][]byte) (n int, err error) {
+// writev writes what fd takes at once of pieces: not every system has a writev that package unix knows.
+func writev(fd int, pieces [][]byte) (n int, err error) {
 	for _, p := range pieces {
 		m, err := unix.Write(fd, p)
 		if m > 0 {
