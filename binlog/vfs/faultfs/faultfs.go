@@ -33,6 +33,7 @@ type Fault struct {
 	Err   error // returned by the call, which has no effect
 	Short int   // of a write with Err: the bytes that it writes nevertheless
 	Off   bool  // the power goes during the call
+	Lies  bool  // of a sync: it returns nil, and nothing is durable
 
 	// Until is what the call waits for before it begins, while others go on. Nil is nothing.
 	Until <-chan struct{}
@@ -77,6 +78,7 @@ type inode struct {
 	durable []byte
 	writes  []write // since the last sync
 	lost    []write // before a sync that failed: the system believes them written
+	shrunk  bool    // since the last sync: durable has more to follow than writes
 }
 
 type write struct {
@@ -599,6 +601,9 @@ func (f *file) Sync() error {
 	if errors.Is(err, ErrOff) {
 		return err
 	}
+	if x.Lies {
+		return nil
+	}
 	if err != nil {
 		n.lost = append(n.lost, n.writes...)
 		n.writes = nil
@@ -607,15 +612,29 @@ func (f *file) Sync() error {
 	if x.Off {
 		return ErrOff
 	}
-	was := n.durable
-	n.durable = slices.Clone(n.data)
-	for _, w := range n.lost {
-		part := n.durable[min(int(w.off), len(n.durable)):min(int(w.off)+len(w.data), len(n.durable))]
-		clear(part)
-		copy(part, was[min(int(w.off), len(was)):])
-	}
-	n.writes = nil
+	n.sync()
 	return nil
+}
+
+// sync makes durable what was written. What was lost stays as it was.
+func (i *inode) sync() {
+	if i.shrunk {
+		was := i.durable
+		i.durable = slices.Clone(i.data)
+		for _, w := range i.lost {
+			part := i.durable[min(int(w.off), len(i.durable)):min(int(w.off)+len(w.data), len(i.durable))]
+			clear(part)
+			copy(part, was[min(int(w.off), len(was)):])
+		}
+	} else {
+		if more := len(i.data) - len(i.durable); more > 0 {
+			i.durable = append(i.durable, make([]byte, more)...)
+		}
+		for _, w := range i.writes {
+			copy(i.durable[w.off:], w.data)
+		}
+	}
+	i.writes, i.shrunk = nil, false
 }
 
 func (f *file) Allocate(size int64) error {
@@ -631,6 +650,7 @@ func (f *file) Allocate(size int64) error {
 func (f *file) Truncate(size int64) error {
 	return f.fs.call("truncate", f.name, func() error {
 		f.node.grow(size)
+		f.node.shrunk = f.node.shrunk || int64(len(f.node.data)) > size
 		f.node.data = f.node.data[:size:size]
 		return nil
 	})
