@@ -2,10 +2,11 @@ package entrylog
 
 import (
 	"cmp"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"slices"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -135,7 +136,9 @@ func (l *Log) make() error {
 	}
 	l.segments = []*segment{s}
 	l.state = state{}.begin(idOfSnapshot(l.opts.Snapshot), false)
-	l.seed = rand.Uint64()
+	var seed [8]byte
+	_, _ = rand.Read(seed[:]) // never fails
+	l.seed = binary.LittleEndian.Uint64(seed[:])
 	l.salt = newSalt(l.seed)
 	s.header = header{index: 1, seed: l.seed, state: l.state}
 	if err := s.begin(); err != nil {

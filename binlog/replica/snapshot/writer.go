@@ -2,11 +2,12 @@ package snapshot
 
 import (
 	"cmp"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	iofs "io/fs"
-	"math/rand/v2"
 	"path/filepath"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -41,9 +42,11 @@ func Create(fs vfs.FS, dir string) (*Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("begin a snapshot in %s: %w", dir, spaceError(err))
 	}
+	var seed [4]byte
+	_, _ = rand.Read(seed[:]) // never fails
 	w := &Writer{
 		fs: fs, dir: dir, tmp: tmp,
-		out: sealed.Writer{FS: fs, Dir: tmp, Limit: segmentSize, Seed: rand.Uint32() | 1, Index: 1, Gentle: true},
+		out: sealed.Writer{FS: fs, Dir: tmp, Limit: segmentSize, Seed: binary.LittleEndian.Uint32(seed[:]) | 1, Index: 1, Gentle: true},
 	}
 	w.copier = w.Copier()
 	return w, nil

@@ -2,9 +2,10 @@ package wire
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"math/big"
 	"net"
 	"sync"
 	"time"
@@ -87,11 +88,21 @@ func (l *lane) run() {
 		case <-ctx.Done():
 		case <-l.hurry:
 			retry = tm.retry
-			time.Sleep(retry) // so that two members cannot hurry each other on
-		case <-time.After(retry/2 + rand.N(retry)):
+			time.Sleep(l.pause(retry)) // so that two members cannot hurry each other on
+		case <-time.After(l.pause(retry)):
 			retry = min(2*retry, tm.retries)
 		}
 	}
+}
+
+// pause is about as long as d, so that lanes do not connect all at the same moment. It is of the source that a test
+// can seed.
+func (l *lane) pause(d time.Duration) time.Duration {
+	part, err := rand.Int(rand.Reader, big.NewInt(int64(d)))
+	if err != nil {
+		return d // never: crypto/rand ends the process instead
+	}
+	return d/2 + time.Duration(part.Int64())
 }
 
 // serve writes messages until the connection ends.
