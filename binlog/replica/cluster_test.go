@@ -235,15 +235,14 @@ func (c *cluster) start(p *peer) error {
 	}
 	n, err := Open(Options{
 		Dir: clusterDir, New: !p.begun, Self: p.id, Queue: replicated, Clock: p.clock, FS: p.fs,
-		SnapshotBytes: p.bytes, segmentSize: 16 << 10, retireTime: p.retireTime, hangGrace: p.hangGrace, Newest: p.newest,
-		Free: p.free(), reserve: p.reserve,
+		SnapshotBytes: p.bytes, SegmentSize: 16 << 10, retireTime: p.retireTime, hangGrace: p.hangGrace, Newest: p.newest,
+		Free: p.free(), Reserve: p.reserve, Ticks: p.ticks,
 		Log: slog.New(slog.NewTextHandler(&prefixed{c.net, p.name}, nil)),
 	})
 	if err != nil {
 		return err
 	}
 	p.begun = true
-	n.ticks = p.ticks
 	transport, closed, err := c.transport(p, n)
 	if err != nil {
 		return errors.Join(err, n.Close())

@@ -10,7 +10,7 @@ import (
 // reopened is what a node that was killed tells of the members before it runs again.
 func (p *peer) reopened(t *testing.T) (lists [][]member.Member) {
 	t.Helper()
-	n, err := Open(Options{Dir: clusterDir, Self: p.id, Queue: newModel(), FS: p.fs, segmentSize: 16 << 10})
+	n, err := Open(Options{Dir: clusterDir, Self: p.id, Queue: newModel(), FS: p.fs, SegmentSize: 16 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func newHand(t *testing.T, voters int) *hand {
 		t.Fatal(err)
 	}
 	h := &hand{t: t, queue: newModel()}
-	n, err := Open(Options{Dir: clusterDir, New: true, Self: 1, Queue: h.queue, Clock: &testClock{}, FS: fs, segmentSize: 64 << 10})
+	n, err := Open(Options{Dir: clusterDir, New: true, Self: 1, Queue: h.queue, Clock: &testClock{}, FS: fs, SegmentSize: 64 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,8 +43,6 @@ type Node struct {
 	status     atomic.Pointer[raftStatus]
 	leader     news // when status names another leader or term
 
-	ticks <-chan time.Time // set before Run, by tests
-
 	stopped  chan struct{} // closed at the end, after err was set
 	stopOnce sync.Once
 	err      error
@@ -93,7 +91,7 @@ func (n *Node) openLog(meta *snapshot.Meta) error {
 		}
 	}
 	log, err := entrylog.Open(dir, entrylog.Options{
-		New: n.opts.New, Snapshot: meta.Raft(), OfferSnapshot: n.offer, FS: n.opts.FS, SegmentSize: n.opts.segmentSize,
+		New: n.opts.New, Snapshot: meta.Raft(), OfferSnapshot: n.offer, FS: n.opts.FS, SegmentSize: n.opts.SegmentSize,
 	})
 	if err != nil {
 		return err
@@ -124,10 +122,10 @@ func (n *Node) Run(ctx context.Context, t Transport) error {
 	n.transport = t
 	meta := n.store.current()
 	t.SetPeers(meta.Index, meta.Members)
-	if n.ticks == nil {
+	if n.opts.Ticks == nil {
 		ticker := time.NewTicker(Tick)
 		defer ticker.Stop()
-		n.ticks = ticker.C
+		n.opts.Ticks = ticker.C
 	}
 	var others sync.WaitGroup
 	n.disk.Go(n.writer.run)

@@ -1,6 +1,9 @@
 package replica
 
 import (
+	"maps"
+	"slices"
+
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"go.etcd.io/raft/v3/tracker"
@@ -46,8 +49,8 @@ func (c *consensus) flows(follower uint64) (yes bool) {
 
 // sendNotices sends the notices that were postponed.
 func (c *consensus) sendNotices() {
-	for _, m := range c.notices {
-		c.node.transport.Send(m)
+	for _, to := range slices.Sorted(maps.Keys(c.notices)) {
+		c.node.transport.Send(c.notices[to])
 	}
 	clear(c.notices)
 }

@@ -56,10 +56,19 @@ type Options struct {
 	// Log takes what an operator wants to read. Nil means nothing.
 	Log *slog.Logger
 
-	segmentSize int64         // of the entry log; zero is its default
-	retireTime  time.Duration // how long Queue.Retire may take; zero means maxRetire
-	reserve     int64         // bytes that space keeps; zero means reserve
-	hangGrace   time.Duration // how long an end may take; zero means hangGrace
+	// Ticks come once in each Tick. Nil means the system's. They are raft's only measure of time, so a test
+	// that sends them can stop a node, or make its clock run fast.
+	Ticks <-chan time.Time
+
+	// SegmentSize is that of the entry log, in bytes. Zero means its default.
+	SegmentSize int64
+
+	// Reserve is how many bytes of the disk the node keeps for what must be recorded when the disk is full.
+	// Zero means 256 MiB, which is more than twice what may be uncommitted.
+	Reserve int64
+
+	retireTime time.Duration // how long Queue.Retire may take; zero means maxRetire
+	hangGrace  time.Duration // how long an end may take; zero means hangGrace
 }
 
 func (o *Options) setDefaults() {
@@ -70,7 +79,7 @@ func (o *Options) setDefaults() {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.Newest = cmp.Or(o.Newest, entry.Newest)
 	o.retireTime = cmp.Or(o.retireTime, maxRetire)
-	o.reserve = cmp.Or(o.reserve, reserve)
+	o.Reserve = cmp.Or(o.Reserve, reserve)
 	o.hangGrace = cmp.Or(o.hangGrace, hangGrace)
 }
 

@@ -100,7 +100,7 @@ func (c *consensus) run() {
 		case <-n.stopped:
 			return
 		case <-n.inbox.waker:
-		case <-n.ticks:
+		case <-n.opts.Ticks:
 			c.takeInbox() // what was left there may decide whether the node campaigns
 			c.onTick()
 		}

@@ -73,8 +73,8 @@ func (s *space) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := s.node.store.current().Bytes + max(0, s.longLog()-s.node.log.Size())
-	if !s.held && free >= next+s.node.opts.reserve && s.allocate() {
-		free -= s.node.opts.reserve
+	if !s.held && free >= next+s.node.opts.Reserve && s.allocate() {
+		free -= s.node.opts.Reserve
 	}
 	s.free.Store(free)
 	if low := !s.held || free < next; s.set(low) {
@@ -83,11 +83,11 @@ func (s *space) look() {
 }
 
 // longLog is how long the log is when a snapshot is wanted because of the disk.
-func (s *space) longLog() int64 { return s.node.opts.reserve / 4 }
+func (s *space) longLog() int64 { return s.node.opts.Reserve / 4 }
 
 // allocate makes the reserve. With mu held.
 func (s *space) allocate() bool {
-	f, err := s.node.opts.FS.Create(s.path(), s.node.opts.reserve)
+	f, err := s.node.opts.FS.Create(s.path(), s.node.opts.Reserve)
 	if err == nil {
 		err = f.Close()
 	}

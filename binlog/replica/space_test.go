@@ -72,7 +72,7 @@ func TestADiskIsLowWhereTheLogUpToTheNextSnapshotDoesNotFit(t *testing.T) {
 	l := h.lead()
 	free := int64(1 << 40)
 	h.opts.Free = func() (int64, error) { return free, nil }
-	h.opts.reserve = 400_000
+	h.opts.Reserve = 400_000
 	s := h.space
 	s.wanted = 1 // a moment ago, so that no snapshot is taken meanwhile
 	s.look()     // which allocates the reserve

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -219,7 +220,7 @@ func (n *Node) successor(ctx context.Context, to member.ID) (member.ID, error) {
 // all or of one; 0 if there is none.
 func (c *consensus) best(of member.ID) (best member.ID) {
 	st := c.rn.Status()
-	for v := range st.Config.Voters.IDs() {
+	for _, v := range slices.Sorted(maps.Keys(st.Config.Voters.IDs())) { // of equals always the same
 		id := member.ID(v)
 		told, ok := c.reports[v]
 		switch {
