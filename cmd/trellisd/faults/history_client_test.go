@@ -33,7 +33,7 @@ type Client struct {
 	tube  string
 	addrs func() []string // client addresses of all nodes
 	waits time.Duration   // for a reply
-	rests bool            // for up to a second between commands
+	rests time.Duration   // between commands, at most
 	opens time.Duration   // for a connection, and again for the replies to its first commands
 	limit uint32          // attempts after which jobs of the tube are dead letters; 0 is never
 	turn  int             // index of the address to try next, modulo their number
@@ -75,7 +75,7 @@ func (c *Client) Connect(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(pause):
+		case <-time.After(c.rec.Pause):
 		}
 	}
 	return nil
@@ -84,8 +84,7 @@ func (c *Client) Connect(ctx context.Context) error {
 // dial connects to an address and sets the tube. That is answered by a node that serves,
 // or that believes it does.
 func (c *Client) dial(ctx context.Context, addr string) error {
-	d := net.Dialer{Timeout: c.opens}
-	conn, err := d.DialContext(ctx, "tcp", addr)
+	conn, err := c.rec.dial(ctx, addr, c.opens)
 	if err != nil {
 		return err
 	}
@@ -108,6 +107,16 @@ func (c *Client) dial(ctx context.Context, addr string) error {
 	}
 	c.conn, c.in, c.session, c.alive, c.holds = conn, in, c.rec.session(), c.rec.now(), nil
 	return nil
+}
+
+// dial connects to an address within that time.
+func (r *Recorder) dial(ctx context.Context, addr string, within time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	if r.Dial != nil {
+		return r.Dial(ctx, addr)
+	}
+	return new(net.Dialer).DialContext(ctx, "tcp", addr)
 }
 
 // Close ends the connection.
@@ -234,6 +243,9 @@ func (c *Client) Flush() error {
 // part of the history: it must have been answered before the first job is put, and is never undone.
 func (c *Client) SetDeadLetters(ctx context.Context, limit uint32) error {
 	reply, err := c.ask(ctx, fmt.Sprintf("set-dlq %s %d %s", c.tube, limit, DeadTube(c.tube)))
+	if reply == "OUT_OF_MEMORY" {
+		return ErrNoRoom
+	}
 	if err == nil && reply != "DLQ_SET" {
 		err = fmt.Errorf("the reply to set-dlq is %q", reply)
 	}
@@ -444,7 +456,7 @@ func (c *Client) read(o *Op) (wrong, err error) {
 	switch {
 	case refused(o) && o.Verb != Put && (o.Reply == "NOT_FOUND") == (o.Verb != Reserve), o.Verb == Put && o.Reply == "OUT_OF_MEMORY":
 		return nil, nil
-	case o.Reply == "OUT_OF_MEMORY" && (o.Verb == Release || o.Verb == Bury || o.Verb == KickJob):
+	case o.Reply == "OUT_OF_MEMORY" && (o.Verb == Release || o.Verb == Bury || o.Verb == KickJob || o.Verb == MoveJob || o.Verb == ReserveJob):
 		return ErrNoRoom, nil
 	case o.Reply != replies[o.Verb]:
 		return fmt.Errorf("the reply to %s is %q", o.Verb, line), nil

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,12 @@ import (
 // Recorder collects the history of many clients. All methods may be called from any
 // goroutine.
 type Recorder struct {
+	// Dial connects clients to an address. Nil means TCP. It is set before there are clients.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+
+	// Pause is how long a client waits when no address has served it. NewRecorder sets it to 10 ms.
+	Pause time.Duration
+
 	began time.Time
 	name  string // in the keys of its jobs: those of an earlier history may outlive their jobs
 
@@ -28,7 +35,7 @@ type Recorder struct {
 
 // NewRecorder begins a history.
 func NewRecorder() *Recorder {
-	return &Recorder{began: time.Now(), name: rand.Text(), more: make(chan struct{})}
+	return &Recorder{Pause: pause, began: time.Now(), name: rand.Text(), more: make(chan struct{})}
 }
 
 // now is the history's clock: monotonic nanoseconds.

@@ -21,6 +21,9 @@ type Workload struct {
 	Clients  int             // of each tube
 	Jobs     int             // that are alive in a tube at a time, about
 	Addrs    func() []string // client addresses of all nodes
+	Seed     uint64          // of what clients choose; 0 is by chance
+	Full     bool            // a disk may be: commands are refused for want of room
+	Rest     time.Duration   // of each client before each command, at most; 0 is none
 
 	pools map[string]*pool // by tube
 }
@@ -118,17 +121,26 @@ func (w *Workload) Run(ctx context.Context) error {
 			all.Go(func() error {
 				c := w.Recorder.NewClient(tube, w.Addrs)
 				if p.dead {
-					if err := c.SetDeadLetters(ctx, attempts); err != nil {
+					err := c.SetDeadLetters(ctx, attempts)
+					for w.Full && errors.Is(err, ErrNoRoom) {
+						time.Sleep(w.Recorder.Pause)
+						err = c.SetDeadLetters(ctx, attempts)
+					}
+					if err != nil {
 						if ctx.Err() != nil {
 							return nil
 						}
 						return err
 					}
 				}
+				c.rests = w.Rest
 				if i%2 == 1 {
-					c.waits, c.rests = patient, p.dead || p.keyed
+					c.waits = patient
+					if p.dead || p.keyed {
+						c.rests = max(c.rests, time.Second)
+					}
 				}
-				return w.client(ctx, c, p)
+				return w.client(ctx, c, p, w.dice(uint64(n*w.Clients+i)))
 			})
 		}
 	}
@@ -138,22 +150,29 @@ func (w *Workload) Run(ctx context.Context) error {
 // attempts is how many failed reservations make a job a dead letter.
 const attempts = 2
 
-func (w *Workload) client(ctx context.Context, c *Client, p *pool) error {
+// dice are those of a client.
+func (w *Workload) dice(client uint64) *rand.Rand {
+	if w.Seed == 0 {
+		return rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
+	}
+	return rand.New(rand.NewPCG(w.Seed, client))
+}
+
+func (w *Workload) client(ctx context.Context, c *Client, p *pool, rng *rand.Rand) error {
 	defer c.Close()
-	rng := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	for ctx.Err() == nil {
 		if c.Connect(ctx) != nil {
 			return nil // it is over
 		}
-		if c.rests {
+		if c.rests > 0 {
 			// So that a stopped node has commands that were sent after its successor has
 			// changed things: answered from its old state, they are wrong.
 			select {
 			case <-ctx.Done():
-			case <-time.After(time.Duration(rng.Int64N(int64(time.Second)))):
+			case <-time.After(time.Duration(rng.Int64N(int64(c.rests)))):
 			}
 		}
-		if err := w.command(c, p, rng); err != nil && !errors.Is(err, ErrLost) {
+		if err := w.command(c, p, rng); err != nil && !errors.Is(err, ErrLost) && !(w.Full && errors.Is(err, ErrNoRoom)) {
 			return err
 		}
 	}
