@@ -5,6 +5,8 @@
 # make crash   a server with a binlog is killed CRASH_KILLS times
 # make cluster three members meet kills, stops and partitions for CLUSTER (10m; a heal takes about two seconds), and are
 #              upgraded from EARLIER, a trellisd of an earlier version, if that is given
+# make sim     a cluster in one process, with its own time, meets faults of SEED and of those that follow, RUNS of them, or for
+#              TIME (1m); a seed that fails is played again by SEED=... RUNS=1
 # make soak    everything at once for SOAK (10m), and then nothing may be left
 # make scale   measure with very many jobs, connections, tubes: rows of a table
 # make vuln    look for known vulnerabilities in what is used; needs the network
@@ -51,6 +53,9 @@ CRASH_KILLS ?= 300
 CLUSTER    ?= 10m
 EARLIER    ?=
 SOAK       ?= 10m
+SEED       ?= 0
+RUNS       ?= 0
+TIME       ?= 1m
 SCALE      ?= .
 MATRIX     ?= standard
 BENCH    = --matrix $(MATRIX) --markdown bench/RESULTS.md
@@ -71,7 +76,7 @@ release_env = GO='$(GO)' NFPM='$(GO) run $(NFPM)' COMMIT=$(shell git describe --
 CACHE = $(CURDIR)/.cache
 export PATH := $(PATH):$(CACHE)/beanstalkd/usr/bin:$(CACHE)/prometheus/usr/bin:$(CACHE)/stunnel/usr/bin:$(CACHE)/haproxy/usr/sbin
 
-.PHONY: always run build test proof crash cluster soak scale vuln deb release try bench micro fmt clean peers-test peers-proof peers-bench check quick cross unit race fuzz
+.PHONY: always run build test proof crash cluster sim soak scale vuln deb release try bench micro fmt clean peers-test peers-proof peers-bench check quick cross unit race fuzz
 .NOTPARALLEL:
 
 run: build
@@ -158,6 +163,13 @@ cluster:
 	$(LONG) ./cmd/trellisd/faults
 	$(LONG) ./cmd/trellisd/cluster
 	$(LONG) -run ClusterWhoseLeaderGoes ./cmd/trellisd/crash
+
+# The last line is what all histories had; that of go test would stand behind it.
+SIM = cmd/trellisd/faults
+sim: build
+	@CGO_ENABLED=0 $(GO) test -trimpath -c -o bin/sim.test ./$(SIM)
+	@cd $(SIM) && TRELLIS_BIN='$(CURDIR)/bin' GOMAXPROCS=1 '$(CURDIR)/bin/sim.test' -test.run '^TestHistories$$' -test.timeout 0 \
+		-seed $(SEED) -runs $(RUNS) -time $(TIME) >'$(CURDIR)/bin/sim.out'; code=$$?; sed '/^PASS$$/d; /^FAIL$$/d' '$(CURDIR)/bin/sim.out'; exit $$code
 
 soak: export SOAK := $(SOAK)
 soak:

@@ -84,14 +84,13 @@ type peer struct {
 
 const clusterDir = "/n"
 
-// testClock is a machine's clock. It runs with the ticks, or slower or faster, and may jump.
+// testClock is a machine's clock. It runs with the ticks, and may jump.
 type testClock struct {
 	mono atomic.Int64
 	wall atomic.Int64 // what is added to mono
-	pace atomic.Int64 // thousandths by which it is faster
 }
 
-func (c *testClock) tick() { c.mono.Add(int64(Tick) * (1000 + c.pace.Load()) / 1000) }
+func (c *testClock) tick() { c.mono.Add(int64(Tick)) }
 
 func (c *testClock) Mono() int64 { return c.mono.Load() }
 func (c *testClock) Wall() int64 { return c.wall.Load() + c.mono.Load() }
@@ -120,7 +119,7 @@ func makeCluster(t *testing.T, n int, seed uint64, period time.Duration, addrs [
 	if addrs != nil {
 		c.wires = &wires{cluster: c, away: map[link]int{}}
 	}
-	c.net = &network{cluster: c, rng: rand.New(rand.NewPCG(seed, 2)), cut: map[link]bool{}}
+	c.net = &network{cluster: c, cut: map[link]bool{}}
 	meta := snapshot.Meta{Index: 1, Term: 1, ConfState: &raftpb.ConfState{}}
 	for i := range n {
 		m := member.Member{ID: member.ID(i + 1), Incarnation: 1, Name: fmt.Sprintf("n%d", i+1), Addr: fmt.Sprintf("127.0.0.1:%d", i+1)}
@@ -460,6 +459,37 @@ func (c *cluster) settled() (d Digest) {
 	return d
 }
 
+// wait lets ticks pass.
+func (c *cluster) wait(ticks int) {
+	c.net.mu.Lock()
+	until := c.net.tick + ticks
+	c.net.mu.Unlock()
+	c.eventually("time passes", func() bool {
+		c.net.mu.Lock()
+		defer c.net.mu.Unlock()
+		return c.net.tick >= until
+	})
+}
+
+// checkTime checks that cluster time has never gone back from leadership to leadership, and that
+// terms and ids have only grown.
+func (c *cluster) checkTime() {
+	var all []served
+	c.served.Lock()
+	defer c.served.Unlock()
+	all = c.servedAll
+	for i := range all {
+		for _, s := range all {
+			if s.term < all[i].term && (s.nextID > all[i].nextID || s.now > all[i].now) {
+				c.t.Errorf("leadership %+v is followed by %+v", s, all[i])
+			}
+			if s.term == all[i].term && s != all[i] {
+				c.t.Errorf("two leaderships of one term: %+v and %+v", s, all[i])
+			}
+		}
+	}
+}
+
 type link struct{ from, to member.ID }
 
 // network brings messages from node to node, or not.
@@ -468,20 +498,10 @@ type network struct {
 	wait    sync.WaitGroup
 
 	mu     sync.Mutex
-	rng    *rand.Rand
 	cut    map[link]bool
-	drop   float64 // probabilities
-	double float64
-	delay  int // ticks, at most
 	tick   int
-	later  []delayed
 	filter func(m *raftpb.Message) bool // false drops
 	text   bytes.Buffer
-}
-
-type delayed struct {
-	at int
-	m  *raftpb.Message
 }
 
 type prefixed struct {
@@ -533,26 +553,16 @@ func (w *network) set(f func()) {
 	f()
 }
 
-// pass delivers what was delayed until now.
+// pass counts a tick.
 func (w *network) pass() {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.tick++
-	var due []*raftpb.Message
-	w.later = slices.DeleteFunc(w.later, func(d delayed) bool {
-		if d.at <= w.tick {
-			due = append(due, d.m)
-		}
-		return d.at <= w.tick
-	})
-	w.mu.Unlock()
-	for _, m := range due {
-		w.deliver(m)
-	}
 }
 
 // lost reports whether a message does not get through, at this moment.
 func (w *network) lost(m *raftpb.Message) bool {
-	return w.cut[link{member.ID(m.GetFrom()), member.ID(m.GetTo())}] || w.rng.Float64() < w.drop || w.filter != nil && !w.filter(m)
+	return w.cut[link{member.ID(m.GetFrom()), member.ID(m.GetTo())}] || w.filter != nil && !w.filter(m)
 }
 
 func (w *network) deliver(m *raftpb.Message) {
@@ -580,18 +590,6 @@ func (t *port) Send(m *raftpb.Message) {
 	m = proto.Clone(m).(*raftpb.Message)
 	w.mu.Lock()
 	lost := w.lost(m)
-	copies := 1
-	if w.rng.Float64() < w.double {
-		copies = 2
-	}
-	now := 0
-	for range copies {
-		if d := w.rng.IntN(w.delay + 1); d > 0 {
-			w.later = append(w.later, delayed{w.tick + d, m})
-		} else {
-			now++
-		}
-	}
 	w.mu.Unlock()
 	if lost {
 		if n := t.peer.running(); n != nil {
@@ -599,9 +597,7 @@ func (t *port) Send(m *raftpb.Message) {
 		}
 		return
 	}
-	for range now {
-		w.deliver(m)
-	}
+	w.deliver(m)
 }
 
 func (t *port) SendSnapshot(m *raftpb.Message, open func(w io.Writer) error) {

@@ -377,22 +377,6 @@ func (q *model) set(s journal.Setting) error {
 	})
 }
 
-// bury sets a job's number of buries, so that it tells which change was the last.
-func (q *model) bury(id uint64, buries uint32) error {
-	return q.execute(func(l *Leadership) (journal.Pos, error) {
-		r, ok := q.jobs[id]
-		if !ok {
-			return 0, fmt.Errorf("job %d is not there", id)
-		}
-		r.Buries = buries
-		pos, err := l.Update(&r)
-		if err == nil {
-			q.jobs[id] = r
-		}
-		return pos, err
-	})
-}
-
 func (q *model) delete(id uint64) error {
 	return q.execute(func(l *Leadership) (journal.Pos, error) {
 		r, ok := q.jobs[id]

@@ -1,0 +1,160 @@
+package faults_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"trellis/binlog/replica"
+	"trellis/binlog/vfs/faultfs"
+)
+
+// disturb makes something happen to a machine, to the network, or to the leader.
+func (c *cluster) disturb() {
+	m := c.victim()
+	o := c.machines[c.rng.IntN(len(c.machines))]
+	f := c.rng.IntN(21)
+	c.world.note(m.name, fmt.Sprintf("fault %d", f), nil)
+	switch f {
+	case 0, 1:
+		c.isolate(m)
+	case 2:
+		c.net.set(link{m.name, o.name}, func(x *condition) { x.cut = true })
+	case 3:
+		c.set(c.rng.Float64()/3, 0)
+	case 4:
+		c.set(0, c.rng.Float64())
+	case 5:
+		delay := upTo(c.rng, 300*time.Millisecond)
+		c.links(func(x *condition) { x.delay = delay })
+	case 6:
+		rate := 5_000 + c.rng.IntN(200_000)
+		c.links(func(x *condition) { x.rate = rate })
+	case 7, 8:
+		c.net.sever(c.rng, func(l link) bool { return l.from != clientHost && l.to != clientHost })
+	case 9:
+		m.freeze(true)
+	case 10:
+		pace := 1 - c.rng.Float64()/5
+		if c.plan.fast {
+			pace = m.clock.pace
+		}
+		m.clock.set(pace, upTo(c.rng, 2*time.Hour)-time.Hour)
+	case 11:
+		m.kill(false, nil)
+	case 12, 13:
+		m.kill(true, func(fs *faultfs.FS) *faultfs.FS { return fs.PowerCut(m.rng) })
+	case 14:
+		m.faulty = true
+		m.disk.hang()
+		// Most stalls are short, some are so long that the member ends.
+		c.world.after(100*time.Millisecond+upTo(c.rng, time.Second)*time.Duration(1+c.rng.IntN(40)), m.disk.goOn)
+	case 15:
+		m.faulty = true
+		m.disk.set(func() { m.disk.fails = 20 + c.rng.IntN(200) })
+	case 16:
+		m.disk.fs.SetCapacity(m.disk.fs.Used() + c.rng.Int64N(100_000))
+	case 17:
+		m.disk.set(func() { m.disk.slow = upTo(c.rng, 200*time.Millisecond) })
+	case 18:
+		c.transfer()
+	case 19:
+		for _, m := range c.machines {
+			m.kill(true, func(fs *faultfs.FS) *faultfs.FS { return fs.PowerCut(m.rng) })
+		}
+		c.heal()
+	default:
+		c.heal()
+	}
+}
+
+// victim is the leader as often as any other machine.
+func (c *cluster) victim() *machine {
+	m := c.machines[c.rng.IntN(len(c.machines))]
+	if c.rng.IntN(2) == 0 {
+		for _, o := range c.machines {
+			if p := o.running(); p != nil && p.queue.serving() != nil {
+				return o
+			}
+		}
+	}
+	return m
+}
+
+// isolate cuts a machine off from all others.
+func (c *cluster) isolate(m *machine) {
+	for _, o := range c.machines {
+		for _, l := range []link{{m.name, o.name}, {o.name, m.name}} {
+			c.net.set(l, func(x *condition) { x.cut = true })
+		}
+	}
+}
+
+// links changes the links between machines, in both directions.
+func (c *cluster) links(change func(*condition)) {
+	for _, m := range c.machines {
+		for _, o := range c.machines {
+			c.net.set(link{m.name, o.name}, change)
+		}
+	}
+}
+
+// transfer has the leader hand over.
+func (c *cluster) transfer() {
+	for _, m := range c.machines {
+		p := m.running()
+		if p == nil || p.queue.serving() == nil {
+			continue
+		}
+		c.operators.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			defer cancel()
+			err := p.node.Transfer(ctx, 0)
+			c.world.note(m.name, fmt.Sprintf("transfer: %v", err), nil)
+		})
+	}
+}
+
+// heal ends all faults, and starts all processes that are down.
+func (c *cluster) heal() {
+	c.set(0, 0)
+	for _, m := range c.machines {
+		m.freeze(false)
+		m.disk.goOn()
+		m.disk.set(func() { m.disk.fails, m.disk.slow = 0, c.plan.sync })
+		m.disk.fs.SetCapacity(0)
+	}
+	for _, m := range c.machines {
+		for _, o := range append(c.hosts(), clientHost) {
+			c.net.set(link{m.name, o}, func(x *condition) { *x = condition{} })
+			c.net.set(link{o, m.name}, func(x *condition) { *x = condition{} })
+		}
+	}
+	for _, m := range c.machines {
+		c.restart(m)
+	}
+}
+
+// restart starts a member that is down, and judges why it has ended.
+func (c *cluster) restart(m *machine) {
+	m.mu.Lock()
+	run, err := m.run, m.err
+	m.mu.Unlock()
+	if run != nil {
+		return
+	}
+	for _, never := range []error{replica.ErrDiverged, replica.ErrForgot, replica.ErrRemoved, replica.ErrStuck} {
+		if errors.Is(err, never) {
+			c.wrong("%s has ended: %v", m.name, err)
+		}
+	}
+	if err != nil && !m.faulty {
+		c.wrong("%s has ended with a disk that did what it should: %v", m.name, err)
+	}
+	m.faulty = false
+	m.kill(false, nil) // its file system may have failed
+	if err := m.start(); err != nil {
+		c.wrong("%s does not start: %v", m.name, err)
+	}
+}

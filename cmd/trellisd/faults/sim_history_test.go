@@ -1,0 +1,410 @@
+package faults_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"trellis/binlog/journal"
+	"trellis/binlog/replica"
+	"trellis/binlog/replica/member"
+	"trellis/binlog/replica/snapshot"
+	"trellis/cmd/trellisd/faults"
+	"trellis/engine"
+)
+
+// cluster is some machines, the network between them, and their clients.
+type cluster struct {
+	t         *testing.T
+	plan      plan
+	world     *world
+	net       *network
+	rng       *rand.Rand
+	machines  []*machine
+	operators sync.WaitGroup
+
+	mu          sync.Mutex // guards what follows
+	loss, twice float64    // chances of a message between members
+	leaderships []leadership
+	stamp       int64 // the latest of an entry that a member has applied
+	wrongs      []string
+}
+
+// leadership is what a queue was told when it began to serve.
+type leadership struct {
+	term, nextID uint64
+	now          int64
+}
+
+// fed is a standby. It notes what time it is told.
+type fed struct {
+	*engine.Follower
+	cluster *cluster
+}
+
+func (f fed) Stamp(at int64) {
+	f.cluster.mu.Lock()
+	f.cluster.stamp = max(f.cluster.stamp, at)
+	f.cluster.mu.Unlock()
+	f.Follower.Stamp(at)
+}
+
+// clientHost is where all clients are.
+const clientHost = "client"
+
+func newCluster(t *testing.T, p plan) *cluster {
+	w := newWorld(p.seed)
+	c := &cluster{t: t, plan: p, world: w, net: newNetwork(w), rng: w.dice("faults")}
+	meta := snapshot.Meta{Index: 1, Term: 1, ConfState: &raftpb.ConfState{}}
+	for i := range p.members {
+		id := i + 1
+		m := member.Member{
+			ID: member.ID(id), Incarnation: 1, Name: fmt.Sprintf("n%d", id), Addr: fmt.Sprintf("127.0.0.1:%d", id),
+		}
+		meta.ConfState.Voters = append(meta.ConfState.Voters, uint64(m.ID))
+		meta.Members = append(meta.Members, m)
+	}
+	raftpb.EnsureConfState(meta.ConfState)
+	for i, m := range meta.Members {
+		p, err := c.newMachine(m, meta, fmt.Sprintf("127.0.0.1:%d", 1001+i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.machines = append(c.machines, p)
+	}
+	return c
+}
+
+// wrong notes that something is not as it must be.
+func (c *cluster) wrong(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wrongs = append(c.wrongs, fmt.Sprintf(format, args...))
+}
+
+// failed tells whether something is wrong, so that the history need not go on. So are more events than members and
+// clients can have a use for.
+func (c *cluster) failed() bool {
+	const most = 20_000 // in a second, on average
+	if n, lasted := c.world.events(); n > most*(1+int(lasted.Seconds())) {
+		c.wrong("there were %d events in %v", n, lasted)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.wrongs) > 0
+}
+
+// led notes a leadership.
+func (c *cluster) led(m *machine, l leadership) {
+	c.world.note(m.name, fmt.Sprintf("serves: %+v", l), nil)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leaderships = append(c.leaderships, l)
+	if l.now < c.stamp {
+		c.wrongs = append(c.wrongs, fmt.Sprintf("leadership %+v begins before the time of a committed entry, %d", l, c.stamp))
+	}
+}
+
+// chances are those that a message is lost, and that it comes twice.
+func (c *cluster) chances() (loss, twice float64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.loss, c.twice
+}
+
+func (c *cluster) set(loss, twice float64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.loss, c.twice = loss, twice
+}
+
+func (c *cluster) hosts() (names []string) {
+	for _, m := range c.machines {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+// dial connects a client to a member.
+func (c *cluster) dial(ctx context.Context, addr string) (net.Conn, error) {
+	for _, m := range c.machines {
+		if m.addr == addr {
+			return c.net.dial(ctx, clientHost, m.name, addr)
+		}
+	}
+	return nil, syscall.EHOSTUNREACH
+}
+
+// within waits until something is so, but not longer than that.
+func (c *cluster) within(d time.Duration, what string, so func() bool) bool {
+	for began := time.Now(); time.Since(began) < d; c.world.sleep(20 * time.Millisecond) {
+		if so() {
+			return true
+		}
+	}
+	c.wrong("not within %v: %s", d, what)
+	return false
+}
+
+// patience is how long it may take until all is well when all faults have ended.
+const patience = 10 * time.Second
+
+// serves tells whether a member leads, and serves clients.
+func (c *cluster) serves() bool {
+	return slices.ContainsFunc(c.machines, func(m *machine) bool {
+		p := m.running()
+		return p != nil && p.queue.serving() != nil && p.node.Status().Serves
+	})
+}
+
+// settled tells whether all members have applied all that there is.
+func (c *cluster) settled() bool {
+	var first replica.Status
+	for i, m := range c.machines {
+		p := m.running()
+		if p == nil {
+			return false
+		}
+		s := p.node.Status()
+		if i == 0 {
+			first = s
+		}
+		if s.Applied != s.Last || s.Applied != first.Applied || s.ToLoad > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// compare checks that members who have applied the same have the same jobs. Those that lead are ahead of
+// what they have applied, unless the cluster is quiet.
+func (c *cluster) compare(quiet bool) {
+	type view struct {
+		name   string
+		digest replica.Digest
+	}
+	stamp := int64(0)
+	views := map[uint64]view{}
+	for _, m := range c.machines {
+		p := m.running()
+		if p == nil {
+			continue
+		}
+		s := p.node.Status()
+		if stamp == 0 {
+			stamp = s.Stamp
+		}
+		if s.ToLoad > 0 || s.Applying > 0 || !quiet && (p.queue.serving() != nil || s.Leads) {
+			continue
+		}
+		v := view{m.name, p.queue.Digest(stamp)}
+		if o, ok := views[s.Applied]; ok && o.digest != v.digest {
+			c.wrong("%s and %s have applied entry %d, and hold %v and %v", o.name, v.name, s.Applied, o.digest, v.digest)
+		}
+		views[s.Applied] = v
+	}
+}
+
+// checkLeaderships checks that terms and ids have only grown.
+func (c *cluster) checkLeaderships() {
+	c.mu.Lock()
+	all := slices.SortedFunc(slices.Values(c.leaderships), func(a, b leadership) int { return int(a.term) - int(b.term) })
+	c.mu.Unlock()
+	for i := 1; i < len(all); i++ {
+		if a, b := all[i-1], all[i]; a.term == b.term || a.nextID > b.nextID {
+			c.wrong("leadership %+v is followed by %+v", a, b)
+		}
+	}
+}
+
+// plan is how a history goes.
+type plan struct {
+	seed    uint64
+	members int
+	faults  int
+	tubes   int           // of each kind that a workload knows
+	clients int           // of each tube
+	rest    time.Duration // of clients between two commands, at most
+	sync    time.Duration // of disks without faults, at most
+
+	// Mistakes that must be found.
+	quorum bool // one member too few makes a majority
+	lies   bool // disks say that they have stored what they have not
+	fast   bool // the first machine's clock runs twice as fast
+}
+
+// planOf is that of a seed.
+func planOf(seed uint64) plan {
+	p := plan{
+		seed: seed, members: 3, faults: 30, tubes: 4, clients: 2, rest: 1500 * time.Millisecond, sync: 2 * time.Millisecond,
+	}
+	if seed%3 == 0 {
+		p.sync = 30 * time.Millisecond
+	}
+	if seed%4 == 3 {
+		p.members = 5
+	}
+	return p
+}
+
+// outcome is what became of a history.
+type outcome struct {
+	leaderships int
+	lasted      time.Duration // simulated
+	sum         uint64
+	commands    int
+	wrongs      []string
+	trace       *trace
+}
+
+// run has a history happen, and checks it.
+func (p plan) run(t *testing.T) (o outcome) {
+	var c *cluster
+	var rec *faults.Recorder
+	func() {
+		defer func() {
+			if r := recover(); r != nil && c != nil {
+				c.wrong("%v", r)
+			}
+		}()
+		synctest.Test(t, func(t *testing.T) {
+			cryptotest.SetGlobalRandom(t, p.seed)
+			c = newCluster(t, p)
+			rec = faults.NewRecorder()
+			rec.Dial, rec.Pause = c.dial, 400*time.Millisecond
+			c.live(rec)
+			o.lasted = time.Since(c.world.began)
+		})
+	}()
+	c.checkLeaderships()
+	history := rec.History()
+	if len(c.wrongs) == 0 { // otherwise nobody need look for an order of the commands, which may take long
+		if err := faults.Check(history); err != nil {
+			c.wrong("%v", err)
+		}
+	}
+	o.leaderships, o.commands, o.wrongs = len(c.leaderships), len(history), c.wrongs
+	o.sum, o.trace = c.world.sum(), &c.world.trace
+	return o
+}
+
+// live is the history.
+func (c *cluster) live(rec *faults.Recorder) {
+	p := c.plan
+	for i, m := range c.machines {
+		m.disk.lies = p.lies
+		if p.fast && i == 0 {
+			m.clock.set(2, 0)
+		}
+	}
+	w := &faults.Workload{Recorder: rec, Clients: p.clients, Jobs: 6, Seed: p.seed, Full: true, Rest: p.rest}
+	var addrs []string
+	for _, m := range c.machines {
+		c.world.sleep(time.Millisecond)
+		if err := m.start(); err != nil {
+			c.t.Fatal(err)
+		}
+		addrs = append(addrs, m.addr)
+	}
+	w.Addrs = func() []string { return addrs }
+	for i := range 3 * p.tubes {
+		w.Tubes = append(w.Tubes, fmt.Sprintf("tube%d", i))
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	working := make(chan error, 1)
+	go func() { working <- w.Run(ctx) }()
+	set := &setter{}
+	setting := make(chan error, 1)
+	go func() { setting <- set.run(ctx, rec.NewClient(setTube, w.Addrs)) }()
+	for i := 0; i < p.faults && !c.failed(); i++ {
+		c.world.sleep(upTo(c.rng, 3*time.Second))
+		c.compare(false)
+		c.disturb()
+	}
+	if !c.failed() {
+		c.heal()
+		answered := rec.Answered()
+		c.within(patience, "a leader", c.serves)
+		c.within(patience, "replies", func() bool { return rec.Answered() > answered })
+		c.world.sleep(time.Second)
+	}
+	cancel()
+	for _, err := range []error{<-working, <-setting} {
+		if err != nil {
+			c.wrong("%v", err)
+		}
+	}
+	c.operators.Wait()
+	if !c.failed() {
+		c.audit(w, set)
+	}
+	for _, m := range c.machines {
+		m.kill(false, nil)
+	}
+}
+
+// audit checks what is there when no client does anything any more.
+func (c *cluster) audit(w *faults.Workload, set *setter) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := w.Audit(ctx); err != nil {
+		c.wrong("the jobs cannot be looked at: %v", err)
+	}
+	if c.within(patience, "all members have applied all", c.settled) {
+		c.compare(true)
+		c.checkSetting(set)
+	}
+}
+
+// setter is a client that changes a tube's setting again and again.
+type setter struct{ tried, acknowledged uint32 }
+
+const setTube = "set"
+
+func (s *setter) run(ctx context.Context, k *faults.Client) error {
+	defer k.Close()
+	for {
+		s.tried++
+		if err := k.SetDeadLetters(ctx, s.tried); err == nil {
+			s.acknowledged = s.tried
+		} else if ctx.Err() == nil && !errors.Is(err, faults.ErrNoRoom) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// checkSetting checks that all members know the last setting that was acknowledged, or one that was tried since.
+func (c *cluster) checkSetting(s *setter) {
+	for _, m := range c.machines {
+		p := m.running()
+		if p == nil {
+			continue
+		}
+		got := uint32(0)
+		err := p.queue.Settings(func(x *journal.Setting) error {
+			if x.Tube == setTube {
+				got = x.Attempts
+			}
+			return nil
+		})
+		if err != nil || got < s.acknowledged || got > s.tried {
+			c.wrong("the setting at %s is %d, %v: %d was acknowledged, and %d tried", m.name, got, err, s.acknowledged, s.tried)
+		}
+	}
+}

@@ -1,0 +1,359 @@
+package faults_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"trellis/binlog/replica"
+	"trellis/binlog/replica/member"
+	"trellis/binlog/replica/snapshot"
+	"trellis/binlog/replica/wire"
+	"trellis/binlog/vfs"
+	"trellis/binlog/vfs/faultfs"
+)
+
+// machine is a disk, a clock, and the process of a member while it runs.
+type machine struct {
+	cluster *cluster
+	world   *world
+	name    string
+	addr    string // for clients
+	self    member.Member
+	rng     *rand.Rand
+	clock   *clock
+	disk    *disk
+	fresh   bool // the member has never run
+	faulty  bool // its disk has failed, or hung, since the last start
+	bytes   int64
+
+	mu     sync.Mutex // guards what follows
+	run    *process   // nil while none runs
+	err    error      // of the last one
+	frozen bool
+}
+
+// process is a member that runs.
+type process struct {
+	machine *machine
+	node    *replica.Node
+	queue   *queue
+	stop    context.CancelFunc
+	ended   chan struct{}
+	killed  atomic.Bool
+}
+
+const dir = "/member"
+
+// clock is that of a machine: it may be fast, and its wall clock may be set.
+type clock struct {
+	mu    sync.Mutex
+	since time.Time     // of the last change of the pace
+	mono  time.Duration // then
+	pace  float64       // 1 is right
+	wall  time.Duration // what is added to mono
+}
+
+func (c *clock) now() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mono + time.Duration(float64(time.Since(c.since))*c.pace)
+}
+
+// set has the clock run at a pace, and moves the wall clock.
+func (c *clock) set(pace float64, by time.Duration) {
+	now := c.now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mono, c.since, c.pace, c.wall = now, time.Now(), pace, c.wall+by
+}
+
+// period is how long something takes that takes d by the clock.
+func (c *clock) period(d time.Duration) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Duration(float64(d) / c.pace)
+}
+
+func (c *clock) Mono() int64 { return int64(c.now()) }
+
+func (c *clock) Wall() int64 {
+	now := c.now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return int64(now + c.wall)
+}
+
+// disk is a machine's disk: when its calls take time, or fail.
+type disk struct {
+	world *world
+
+	mu    sync.Mutex // guards what follows
+	rng   *rand.Rand
+	fs    *faultfs.FS
+	slow  time.Duration // of syncs, at most
+	stall chan struct{} // closed when calls go on; nil if they do not wait
+	fails int           // one in so many calls fails; 0 is none
+	lies  bool          // about syncs
+}
+
+// take puts the file system of a machine that starts into the disk.
+func (d *disk) take(fs *faultfs.FS) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fs = fs
+	fs.Hook(d.call)
+}
+
+// call decides what happens to a call of the file system.
+func (d *disk) call(c faultfs.Call) (x faultfs.Fault) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.stall != nil:
+		x.Until = d.stall
+	case c.Op == "sync":
+		done := make(chan struct{})
+		d.world.after(100*time.Microsecond+upTo(d.rng, d.slow), func() { close(done) })
+		x.Until = done
+	}
+	if d.fails > 0 && c.Op != "read" && c.Op != "list" && d.rng.IntN(d.fails) == 0 {
+		x.Err = syscall.EIO
+		if c.Op == "write" {
+			x.Short = d.rng.IntN(1 << 10)
+		}
+	}
+	x.Lies = d.lies && c.Op == "sync"
+	return x
+}
+
+// set changes how the disk behaves.
+func (d *disk) set(change func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change()
+}
+
+// hang has all calls wait until they go on.
+func (d *disk) hang() {
+	d.set(func() {
+		if d.stall == nil {
+			d.stall = make(chan struct{})
+		}
+	})
+}
+
+func (d *disk) goOn() {
+	d.set(func() {
+		if d.stall != nil {
+			close(d.stall)
+			d.stall = nil
+		}
+	})
+}
+
+// newMachine makes one for a founder.
+func (c *cluster) newMachine(m member.Member, meta snapshot.Meta, addr string) (*machine, error) {
+	rng := c.world.dice(m.Name)
+	fs := faultfs.New(dir)
+	snapshots := filepath.Join(dir, "snapshots")
+	err := errors.Join(fs.Mkdir(snapshots), vfs.SyncDir(fs, dir), snapshot.WriteInitial(fs, snapshots, meta))
+	p := &machine{
+		cluster: c, world: c.world, name: m.Name, addr: addr, self: m, rng: rng, fresh: true,
+		bytes: 10_000 + rng.Int64N(100_000),
+		clock: &clock{
+			since: time.Now(), mono: upTo(rng, time.Hour), pace: 1 - rng.Float64()/5,
+			wall: 1_700_000_000*time.Second + upTo(rng, 2*time.Hour),
+		},
+		disk: &disk{world: c.world, rng: c.world.dice(m.Name, "disk"), slow: c.plan.sync},
+	}
+	p.disk.take(fs)
+	return p, err
+}
+
+// start starts a member's process.
+func (m *machine) start() error {
+	m.cluster.net.up(m.name)
+	p := &process{machine: m, ended: make(chan struct{})}
+	p.queue = newQueue(m)
+	ticks := make(chan time.Time, 1)
+	fs := m.disk.fs
+	log := slog.New(&logger{process: p})
+	var err error
+	p.node, err = replica.Open(replica.Options{
+		Dir: dir, New: m.fresh, Self: m.self.ID, Queue: p.queue, Clock: m.clock, FS: fs, Ticks: ticks,
+		SnapshotBytes: m.bytes, SegmentSize: 16 << 10, Reserve: 64 << 10,
+		Free: func() (int64, error) { return fs.Free(), nil }, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	m.fresh = false
+	transport, err := wire.New(wire.Config{
+		Self: m.self, Cluster: member.ClusterID{1}, Listener: m.cluster.net.listen(m.name, m.self.Addr),
+		Handler: handler{p}, Log: log, Dial: m.dial,
+	})
+	if err != nil {
+		return errors.Join(err, p.node.Close())
+	}
+	var ctx context.Context
+	ctx, p.stop = context.WithCancel(context.Background())
+	m.mu.Lock()
+	m.run, m.err = p, nil
+	m.mu.Unlock()
+	m.tick(p, ticks)
+	go func() {
+		err := p.node.Run(ctx, p.corrupted(transport))
+		m.cluster.net.off(m.name, false)
+		_ = transport.Close()
+		m.world.note(m.name, fmt.Sprintf("the process has ended: %v", err), nil)
+		m.mu.Lock()
+		m.run, m.err = nil, err
+		m.mu.Unlock()
+		close(p.ended)
+	}()
+	return nil
+}
+
+// tick has time pass for a process until it ends.
+func (m *machine) tick(p *process, ticks chan time.Time) {
+	m.world.after(m.clock.period(replica.Tick), func() {
+		m.mu.Lock()
+		ended, frozen := m.run != p, m.frozen
+		m.mu.Unlock()
+		if ended {
+			return
+		}
+		if !frozen {
+			select {
+			case ticks <- time.Time{}:
+			default:
+			}
+		}
+		m.tick(p, ticks)
+	})
+}
+
+func (m *machine) dial(ctx context.Context, addr string) (net.Conn, error) {
+	for _, o := range m.cluster.machines {
+		if o.self.Addr == addr {
+			return m.cluster.net.dial(ctx, m.name, o.name, addr)
+		}
+	}
+	return nil, syscall.EHOSTUNREACH
+}
+
+// running is the process, nil if there is none.
+func (m *machine) running() *process {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.run
+}
+
+// kill ends the process, if one runs, or all of the machine. left is what the disk has left of its files; nil is all.
+func (m *machine) kill(down bool, left func(*faultfs.FS) *faultfs.FS) {
+	p := m.running()
+	if p != nil {
+		p.killed.Store(true)
+	}
+	m.cluster.net.off(m.name, down)
+	m.disk.fs.Off()
+	m.disk.goOn()
+	if p != nil {
+		p.stop()
+		<-p.ended
+	}
+	if left == nil {
+		left = (*faultfs.FS).Killed
+	}
+	m.disk.take(left(m.disk.fs))
+}
+
+// freeze has a machine stand still, as far as that can be simulated, or go on.
+func (m *machine) freeze(on bool) {
+	m.mu.Lock()
+	was := m.frozen
+	m.frozen = on
+	p := m.run
+	m.mu.Unlock()
+	if on == was {
+		return
+	}
+	for _, o := range append(m.cluster.hosts(), clientHost) {
+		for _, l := range []link{{m.name, o}, {o, m.name}} {
+			m.cluster.net.set(l, func(x *condition) { x.cut = on })
+		}
+	}
+	if on {
+		m.disk.hang()
+	} else {
+		m.disk.goOn()
+	}
+	if p != nil {
+		p.queue.freeze(on)
+	}
+}
+
+// handler is a member to its transport. Messages may be lost, or come again.
+type handler struct{ *process }
+
+func (h handler) Message(m *raftpb.Message) {
+	c, p := h.machine.cluster, h.process
+	loss, twice := c.chances()
+	if h.machine.rng.Float64() < loss {
+		return
+	}
+	h.machine.world.note(h.machine.name, raftpb.MessageType_name[int32(m.GetType())], nil)
+	if h.machine.rng.Float64() < twice {
+		again := proto.Clone(m).(*raftpb.Message)
+		h.machine.world.after(upTo(h.machine.rng, time.Second), func() { p.node.Message(again) })
+	}
+	p.node.Message(m)
+}
+
+func (h handler) Snapshot(m *raftpb.Message, r io.Reader) error { return h.node.Snapshot(m, r) }
+func (h handler) Unreachable(id member.ID)                      { h.node.Unreachable(id) }
+func (h handler) SnapshotSent(id member.ID, ok bool)            { h.node.SnapshotSent(id, ok) }
+func (h handler) NotMember(by member.ID)                        { h.node.NotMember(by) }
+
+func (h handler) Control(context.Context, wire.Caller, []byte, io.Writer) ([]byte, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func (h handler) Trunk(context.Context, member.Member, wire.TrunkHello) (func(*wire.Trunk), error) {
+	return nil, errors.ErrUnsupported
+}
+
+// logger puts what a member logs into the trace, until it is killed.
+type logger struct{ process *process }
+
+func (l *logger) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelInfo && !l.process.killed.Load()
+}
+
+func (l *logger) Handle(_ context.Context, r slog.Record) error {
+	text := r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key != "took" { // by the real clock
+			text += " " + a.String()
+		}
+		return true
+	})
+	l.process.machine.world.note(l.process.machine.name, text, nil)
+	return nil
+}
+
+func (l *logger) WithAttrs([]slog.Attr) slog.Handler { return l }
+func (l *logger) WithGroup(string) slog.Handler      { return l }

@@ -1,0 +1,70 @@
+package faults_test
+
+import (
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"trellis/binlog/replica"
+)
+
+// corrupted is a member's transport, with the mistakes of the plan.
+func (p *process) corrupted(t replica.Transport) replica.Transport {
+	if p.machine.cluster.plan.quorum {
+		return hasty{t, p.node, p.machine.world}
+	}
+	return t
+}
+
+// hasty is the transport of a node for which one member too few is a majority: what the first of the others is asked
+// to store or to vote for counts as stored, and as voted for.
+type hasty struct {
+	replica.Transport
+	node  *replica.Node
+	world *world
+}
+
+func (h hasty) Send(m *raftpb.Message) {
+	h.Transport.Send(m)
+	if m.GetTo() != 1+m.GetFrom()%3 || m.GetType() == raftpb.MsgApp && len(m.GetEntries()) == 0 {
+		return
+	}
+	answer := &raftpb.Message{From: m.To, To: m.From, Term: m.Term}
+	switch m.GetType() {
+	case raftpb.MsgApp:
+		last := m.GetIndex() + uint64(len(m.GetEntries()))
+		answer.Type, answer.Index = raftpb.MsgAppResp.Enum(), &last
+	case raftpb.MsgVote:
+		answer.Type = raftpb.MsgVoteResp.Enum()
+	case raftpb.MsgPreVote:
+		answer.Type = raftpb.MsgPreVoteResp.Enum()
+	default:
+		return
+	}
+	h.world.after(time.Millisecond, func() { h.node.Message(answer) })
+}
+
+// The histories would show it if a cluster were wrong.
+func TestMistakesAreFound(t *testing.T) {
+	undisturbed(t)
+	for name, plant := range map[string]func(*plan){
+		"one member too few is a majority":    func(p *plan) { p.quorum = true },
+		"disks lie about syncs":               func(p *plan) { p.lies = true },
+		"a member's clock runs twice as fast": func(p *plan) { p.fast = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			const seeds = 50
+			for seed := uint64(1); seed <= seeds; seed++ {
+				p := planOf(seed)
+				p.members = 3
+				plant(&p)
+				if o := p.run(t); len(o.wrongs) > 0 {
+					t.Logf("seed %d: %.200s", seed, o.wrongs[0])
+					return
+				}
+			}
+			t.Errorf("nothing was found with %d seeds", seeds)
+		})
+	}
+}

@@ -1,0 +1,119 @@
+package faults_test
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+var (
+	seed  = flag.Uint64("seed", 0, "of the first history; by default one of today's")
+	runs  = flag.Int("runs", 0, "how many histories there are; by default as many as the time allows")
+	limit = flag.Duration("time", 0, "for which histories begin; by default 10 s, and 4 minutes in make proof")
+	size  = flag.Int("members", 0, "of each cluster; by default three, or now and then five")
+	sums  = flag.Bool("sums", false, "show the sum of each trace")
+)
+
+// tally is what all histories had.
+var tally struct {
+	histories, leaderships, wrong int
+	simulated, took               time.Duration
+}
+
+// undisturbed has goroutines run one at a time, and the collector leave them alone, until the test ends: it would have
+// them run in another order. It collects between histories.
+func undisturbed(t *testing.T) {
+	procs := runtime.GOMAXPROCS(1)
+	percent := debug.SetGCPercent(-1)
+	most := debug.SetMemoryLimit(1 << 30)
+	t.Cleanup(func() {
+		runtime.GOMAXPROCS(procs)
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(most)
+	})
+}
+
+// processorTime is what this process has used.
+func processorTime() time.Duration {
+	var u unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // never fails
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// report shows the tally.
+func report() {
+	simulated, took := tally.simulated.Seconds(), tally.took.Seconds()
+	fmt.Printf("sim: %d histories, %d changes of leader, %.0f simulated seconds in %.1f s (x%.0f), %d wrong\n",
+		tally.histories, tally.leaderships, simulated, took, simulated/took, tally.wrong)
+}
+
+// history runs one, and counts it.
+func history(t *testing.T, p plan) outcome {
+	began := processorTime()
+	o := p.run(t)
+	runtime.GC()
+	tally.took += processorTime() - began
+	tally.histories++
+	tally.leaderships += o.leaderships
+	tally.simulated += o.lasted
+	return o
+}
+
+// A cluster of which machines, disks, network and clocks fail loses nothing that was acknowledged, hands no job to two,
+// gives no wrong reply, and serves soon after the last fault.
+func TestHistories(t *testing.T) {
+	undisturbed(t)
+	defer report()
+	first := *seed
+	if first == 0 {
+		first = uint64(time.Now().Unix()/86400) * 1_000_000
+	}
+	if *limit == 0 {
+		*limit = 10 * time.Second
+		if proof {
+			*limit = 4 * time.Minute
+		}
+	}
+	began := time.Now()
+	for i := 0; *runs == 0 && time.Since(began) < *limit || i < *runs; i++ {
+		p := planOf(first + uint64(i))
+		p.members = cmp.Or(*size, p.members)
+		o := history(t, p)
+		if *sums {
+			fmt.Printf("%d %016x %d leaders, %d commands, %.1f s\n",
+				p.seed, o.sum, o.leaderships, o.commands, o.lasted.Seconds())
+		}
+		if len(o.wrongs) > 0 {
+			tally.wrong++
+			t.Errorf("seed %d: %s\n\n%s\nto play it again: make sim SEED=%d RUNS=1",
+				p.seed, strings.Join(o.wrongs, "\n"), o.trace, p.seed)
+		}
+	}
+}
+
+// A seed says what happens: played again, it has the same trace. The runtime interferes when the machine takes the
+// processor away for long, so a trace may be another one now and then.
+func TestASeedIsPlayedAgain(t *testing.T) {
+	undisturbed(t)
+	for s := uint64(1); s <= 3; s++ {
+		seen := map[uint64]bool{}
+		for range 5 {
+			sum := planOf(s).run(t).sum
+			runtime.GC()
+			if seen[sum] {
+				break
+			}
+			seen[sum] = true
+		}
+		if len(seen) == 5 {
+			t.Errorf("seed %d has five traces", s)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package faults_test
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+)
+
+// world is what all parts of a history share: its seed, its instants, and its trace.
+type world struct {
+	seed  uint64
+	began time.Time
+
+	mu       sync.Mutex
+	instants int64 // that were given out
+	trace    trace
+}
+
+func newWorld(seed uint64) *world { return &world{seed: seed, began: time.Now()} }
+
+// dice returns those of something with that name.
+func (w *world) dice(name ...any) *rand.Rand {
+	h := fnv.New64a()
+	fmt.Fprintln(h, name...)
+	return rand.New(rand.NewPCG(w.seed, h.Sum64()))
+}
+
+// grain is how many nanoseconds apart events are that would come together. Each has one nanosecond of it.
+const grain = 1 << 12
+
+// instant returns how long to wait for an instant, about d from now, that nothing else has.
+func (w *world) instant(d time.Duration) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.instants++
+	now := time.Now().UnixNano()
+	at := (now+int64(max(d, grain)))&^(grain-1) | w.instants&(grain-1)
+	return time.Duration(at - now)
+}
+
+// after runs f once about d has passed. f must not wait.
+func (w *world) after(d time.Duration, f func()) *time.Timer {
+	return time.AfterFunc(w.instant(d), func() {
+		runtime.Gosched() // begins a slice of the processor's time
+		f()
+	})
+}
+
+// sleep waits for about d.
+func (w *world) sleep(d time.Duration) { time.Sleep(w.instant(d)) }
+
+// trace is what has happened: a sum of all of it, and the last events.
+type trace struct {
+	sum  uint64
+	n    int
+	last [200]event
+}
+
+// event is something that happened to a member or a client.
+type event struct {
+	at   time.Duration
+	who  string
+	what string
+	data []byte // of which the beginning is shown
+}
+
+// note takes down an event.
+func (w *world) note(who, what string, data []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := &w.trace
+	e := event{time.Since(w.began), who, what, data}
+	t.last[t.n%len(t.last)] = e
+	t.n++
+	t.add(uint64(e.at))
+	t.addString(who)
+	t.addString(what)
+	for len(data) >= 8 {
+		t.add(uint64(data[0]) | uint64(data[1])<<8 | uint64(data[2])<<16 | uint64(data[3])<<24 |
+			uint64(data[4])<<32 | uint64(data[5])<<40 | uint64(data[6])<<48 | uint64(data[7])<<56)
+		data = data[8:]
+	}
+	for _, c := range data {
+		t.add(uint64(c))
+	}
+}
+
+func (t *trace) add(x uint64) { t.sum = (t.sum ^ x) * 0x9e3779b97f4a7c15; t.sum ^= t.sum >> 29 }
+
+func (t *trace) addString(s string) {
+	for i := range len(s) {
+		t.add(uint64(s[i]))
+	}
+}
+
+// sum is that of the trace so far.
+func (w *world) sum() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.trace.sum
+}
+
+// events is how many there were, and in what time.
+func (w *world) events() (n int, lasted time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.trace.n, time.Since(w.began)
+}
+
+// String lists the last events.
+func (t *trace) String() string {
+	var s strings.Builder
+	for i := max(0, t.n-len(t.last)); i < t.n; i++ {
+		e := &t.last[i%len(t.last)]
+		fmt.Fprintf(&s, "%12.6f %-16s %s", e.at.Seconds(), e.who, e.what)
+		if strings.Contains(e.who, clientHost) {
+			fmt.Fprintf(&s, "%.100q", e.data)
+		} else if len(e.data) > 0 {
+			fmt.Fprintf(&s, "%d bytes", len(e.data))
+		}
+		s.WriteByte('\n')
+	}
+	return s.String()
+}
+
+// upTo returns a part of d by chance.
+func upTo(rng *rand.Rand, d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }
