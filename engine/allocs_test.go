@@ -17,27 +17,27 @@ func TestHotCommandsDoNotAllocate(t *testing.T) {
 	for _, x := range []struct {
 		name string
 		from state // of the jobs with which it begins
-		op   func(c *client, id uint64)
+		op   func(c *plantClient, id uint64)
 	}{
-		{"put", 0, func(c *client, _ uint64) { c.put(0, 0) }},
-		{"put with delay", 0, func(c *client, _ uint64) { c.put(0, 10) }},
-		{"put of many priorities", 0, func(c *client, _ uint64) { c.put(uint32(c.loop.now)%99, 0) }},
-		{"reserve", ready, func(c *client, _ uint64) { c.reserve() }},
-		{"reserve-job", ready, (*client).reserveJob},
-		{"delete of a ready job", ready, (*client).delete},
-		{"delete of a reserved job", reserved, (*client).delete},
-		{"delete of a buried job", buried, (*client).delete},
-		{"delete of a delayed job", delayed, (*client).delete},
-		{"release", reserved, func(c *client, id uint64) { c.release(id, 0, 0) }},
-		{"release with delay", reserved, func(c *client, id uint64) { c.release(id, 0, 10) }},
-		{"release with another priority", reserved, func(c *client, id uint64) { c.release(id, uint32(id)%99, 0) }},
-		{"touch", reserved, (*client).touch},
-		{"bury", reserved, (*client).bury},
-		{"kick-job of a buried job", buried, (*client).kickJob},
-		{"kick-job of a delayed job", delayed, (*client).kickJob},
-		{"kick", buried, func(c *client, _ uint64) { c.must(&codec.Command{Op: codec.OpKick, Bound: 1}, "KICKED 1") }},
-		{"peek", ready, func(c *client, id uint64) { c.must(&codec.Command{Op: codec.OpPeek, ID: id}, "FOUND") }},
-		{"cycle", 0, func(c *client, _ uint64) { c.cycle(0) }},
+		{"put", 0, func(c *plantClient, _ uint64) { c.put(0, 0) }},
+		{"put with delay", 0, func(c *plantClient, _ uint64) { c.put(0, 10) }},
+		{"put of many priorities", 0, func(c *plantClient, _ uint64) { c.put(uint32(c.loop.now)%99, 0) }},
+		{"reserve", ready, func(c *plantClient, _ uint64) { c.reserve() }},
+		{"reserve-job", ready, (*plantClient).reserveJob},
+		{"delete of a ready job", ready, (*plantClient).delete},
+		{"delete of a reserved job", reserved, (*plantClient).delete},
+		{"delete of a buried job", buried, (*plantClient).delete},
+		{"delete of a delayed job", delayed, (*plantClient).delete},
+		{"release", reserved, func(c *plantClient, id uint64) { c.release(id, 0, 0) }},
+		{"release with delay", reserved, func(c *plantClient, id uint64) { c.release(id, 0, 10) }},
+		{"release with another priority", reserved, func(c *plantClient, id uint64) { c.release(id, uint32(id)%99, 0) }},
+		{"touch", reserved, (*plantClient).touch},
+		{"bury", reserved, (*plantClient).bury},
+		{"kick-job of a buried job", buried, (*plantClient).kickJob},
+		{"kick-job of a delayed job", delayed, (*plantClient).kickJob},
+		{"kick", buried, func(c *plantClient, _ uint64) { c.must(&codec.Command{Op: codec.OpKick, Bound: 1}, "KICKED 1") }},
+		{"peek", ready, func(c *plantClient, id uint64) { c.must(&codec.Command{Op: codec.OpPeek, ID: id}, "FOUND") }},
+		{"cycle", 0, func(c *plantClient, _ uint64) { c.cycle(0) }},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			p := newPlant(t, 1)
@@ -150,7 +150,7 @@ func TestAClientThatComesAndGoesLeavesLittleGarbage(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	p := newPlant(t, 1)
-	c := &client{tb: t, loop: p.loops[0]}
+	c := &plantClient{tb: t, loop: p.loops[0]}
 	allocs := testing.AllocsPerRun(2000, func() {
 		c.session = Session{}
 		c.loop.Open(&c.session, c.loop.now)

@@ -31,8 +31,8 @@ type plantLoop struct {
 func (l *plantLoop) Wake()      {}
 func (l *plantLoop) Alarm(Time) {}
 
-// A client is a connection that takes commands as the decoder gives them.
-type client struct {
+// A plantClient is a connection that takes commands as the decoder gives them.
+type plantClient struct {
 	session  Session // the first field: see pull
 	tb       testing.TB
 	loop     *plantLoop
@@ -51,8 +51,8 @@ func newPlant(tb testing.TB, loops int) *plant {
 	return p
 }
 
-func (p *plant) client(loop int) *client {
-	c := &client{tb: p.tb, loop: p.loops[loop]}
+func (p *plant) client(loop int) *plantClient {
+	c := &plantClient{tb: p.tb, loop: p.loops[loop]}
 	c.loop.Open(&c.session, c.loop.now)
 	return c
 }
@@ -75,7 +75,7 @@ func (p *plant) clear() {
 	}
 }
 
-func (c *client) do(cmd *codec.Command) Outcome {
+func (c *plantClient) do(cmd *codec.Command) Outcome {
 	c.loop.now += 1000
 	c.out.Buf = c.out.Buf[:0]
 	cmd.CountAs = cmd.Op
@@ -86,13 +86,13 @@ func (c *client) do(cmd *codec.Command) Outcome {
 func (l *plantLoop) pull(now Time) {
 	l.Refill()
 	for s := l.Next(now); s != nil; s = l.Next(now) {
-		c := (*client)(unsafe.Pointer(s))
+		c := (*plantClient)(unsafe.Pointer(s))
 		c.session.Resume(now, &c.out)
 	}
 }
 
 // must does a command that is to be answered in a certain way.
-func (c *client) must(cmd *codec.Command, want string) {
+func (c *plantClient) must(cmd *codec.Command, want string) {
 	if c.do(cmd); !bytes.HasPrefix(c.out.Buf, []byte(want)) {
 		c.tb.Fatalf("%v %d: %q, want %s", cmd.Op, cmd.ID, c.out.Buf, want)
 	}
@@ -100,7 +100,7 @@ func (c *client) must(cmd *codec.Command, want string) {
 
 var smallBody = bytes.Repeat([]byte("x"), 100)
 
-func (c *client) putNext(pri, delay uint32) {
+func (c *plantClient) putNext(pri, delay uint32) {
 	c.must(&codec.Command{
 		Op: codec.OpPut, Pri: pri, Delay: delay, TTR: 1e9,
 		Size: uint32(len(smallBody)), Body: smallBody, Terminated: true,
@@ -108,19 +108,19 @@ func (c *client) putNext(pri, delay uint32) {
 }
 
 // put puts a job, in a batch of its own, and returns its id.
-func (c *client) put(pri, delay uint32) uint64 {
+func (c *plantClient) put(pri, delay uint32) uint64 {
 	c.putNext(pri, delay)
 	c.loop.tx.ids.GiveBack()
 	return c.replyID()
 }
 
-func (c *client) reserve() uint64 {
+func (c *plantClient) reserve() uint64 {
 	c.must(&codec.Command{Op: codec.OpReserve}, "RESERVED")
 	return c.replyID()
 }
 
 // replyID reads the id in RESERVED or INSERTED.
-func (c *client) replyID() (id uint64) {
+func (c *plantClient) replyID() (id uint64) {
 	for _, d := range c.out.Buf[len("RESERVED "):] {
 		if d < '0' {
 			break
@@ -130,18 +130,27 @@ func (c *client) replyID() (id uint64) {
 	return id
 }
 
-func (c *client) reserveJob(id uint64) {
+func (c *plantClient) reserveJob(id uint64) {
 	c.must(&codec.Command{Op: codec.OpReserveJob, ID: id}, "RESERVED")
 }
-func (c *client) delete(id uint64) { c.must(&codec.Command{Op: codec.OpDelete, ID: id}, "DELETED") }
-func (c *client) release(id uint64, pri, delay uint32) {
+
+func (c *plantClient) delete(id uint64) {
+	c.must(&codec.Command{Op: codec.OpDelete, ID: id}, "DELETED")
+}
+
+func (c *plantClient) release(id uint64, pri, delay uint32) {
 	c.must(&codec.Command{Op: codec.OpRelease, ID: id, Pri: pri, Delay: delay}, "RELEASED")
 }
-func (c *client) touch(id uint64)   { c.must(&codec.Command{Op: codec.OpTouch, ID: id}, "TOUCHED") }
-func (c *client) bury(id uint64)    { c.must(&codec.Command{Op: codec.OpBury, ID: id}, "BURIED") }
-func (c *client) kickJob(id uint64) { c.must(&codec.Command{Op: codec.OpKickJob, ID: id}, "KICKED") }
 
-func (c *client) cycle(pri uint32) {
+func (c *plantClient) touch(id uint64) { c.must(&codec.Command{Op: codec.OpTouch, ID: id}, "TOUCHED") }
+
+func (c *plantClient) bury(id uint64) { c.must(&codec.Command{Op: codec.OpBury, ID: id}, "BURIED") }
+
+func (c *plantClient) kickJob(id uint64) {
+	c.must(&codec.Command{Op: codec.OpKickJob, ID: id}, "KICKED")
+}
+
+func (c *plantClient) cycle(pri uint32) {
 	c.put(pri, 0)
 	c.delete(c.reserve())
 }
@@ -184,14 +193,14 @@ func BenchmarkPut(b *testing.B) {
 func BenchmarkOnReserved(b *testing.B) {
 	for _, x := range []struct {
 		name string
-		op   func(c *client, id uint64)
-		undo func(c *client, id uint64)
+		op   func(c *plantClient, id uint64)
+		undo func(c *plantClient, id uint64)
 	}{
-		{"delete", (*client).delete, nil},
-		{"release", func(c *client, id uint64) { c.release(id, 0, 0) }, (*client).delete},
-		{"release with delay", func(c *client, id uint64) { c.release(id, 0, uint32(id%1000)+1) }, (*client).delete},
-		{"touch", (*client).touch, (*client).delete},
-		{"bury", (*client).bury, (*client).delete},
+		{"delete", (*plantClient).delete, nil},
+		{"release", func(c *plantClient, id uint64) { c.release(id, 0, 0) }, (*plantClient).delete},
+		{"release with delay", func(c *plantClient, id uint64) { c.release(id, 0, uint32(id%1000)+1) }, (*plantClient).delete},
+		{"touch", (*plantClient).touch, (*plantClient).delete},
+		{"bury", (*plantClient).bury, (*plantClient).delete},
 	} {
 		b.Run(x.name, func(b *testing.B) {
 			c := newPlant(b, 1).client(0)
@@ -220,12 +229,12 @@ func BenchmarkOnQueued(b *testing.B) {
 	for _, x := range []struct {
 		name string
 		bury bool
-		op   func(c *client, id uint64)
+		op   func(c *plantClient, id uint64)
 	}{
-		{"reserve", false, func(c *client, _ uint64) { c.reserve() }},
-		{"reserve-job", false, (*client).reserveJob},
-		{"kick", true, func(c *client, _ uint64) { c.must(&codec.Command{Op: codec.OpKick, Bound: 1}, "KICKED 1") }},
-		{"kick-job", true, (*client).kickJob},
+		{"reserve", false, func(c *plantClient, _ uint64) { c.reserve() }},
+		{"reserve-job", false, (*plantClient).reserveJob},
+		{"kick", true, func(c *plantClient, _ uint64) { c.must(&codec.Command{Op: codec.OpKick, Bound: 1}, "KICKED 1") }},
+		{"kick-job", true, (*plantClient).kickJob},
 	} {
 		b.Run(x.name, func(b *testing.B) {
 			c := newPlant(b, 1).client(0)
@@ -391,7 +400,7 @@ func BenchmarkParallelCycle(b *testing.B) {
 			{name: "one tube/goroutines=8", loops: 8, engines: 1},
 		} {
 			b.Run(fmt.Sprintf("batch=%d/%s", batch, x.name), func(b *testing.B) {
-				var clients []*client
+				var clients []*plantClient
 				for range x.engines {
 					p := newPlant(b, x.loops/x.engines)
 					p.engine.cfg.Limits.Memory = x.memory
@@ -441,7 +450,7 @@ func (p *plant) tubeIn(shard int) []byte {
 
 // cycles puts n jobs in one batch, reserves them in another and deletes them in a
 // third.
-func (c *client) cycles(n int) {
+func (c *plantClient) cycles(n int) {
 	for range n {
 		c.putNext(0, 0)
 	}

@@ -54,7 +54,7 @@ func (s *Session) handedBatch(id uint64, pos journal.Pos, count int, now Time, o
 
 // turn puts a part of the reply together, and sends it when it is whole.
 func (b *batching) turn(s *Session, now Time, out *Output) Outcome {
-	more, ok := b.Turn(&s.loop.tx, now, s.reserved, s.flags&isInformed != 0, out)
+	more, ok := b.Turn(&s.loop.tx, now, &s.client, s.flags&isInformed != 0, out)
 	switch {
 	case more:
 		return s.yield(b)

@@ -165,7 +165,7 @@ func (t *textItems) next(b []byte) (_ []byte, ok bool) {
 // depends on. It is called on the session's loop.
 func (s *Session) appendEntry(b []byte, f *entryForm, now Time) (_ []byte, pos journal.Pos) {
 	var room [100]heldJob
-	jobs, count, waiting, pos := s.heldJobs(room[:0], f.most, now)
+	jobs, count, waiting, pos := s.loop.tx.HeldBy(now, &s.client, room[:0], f.most)
 	prefix := f.first
 	key := func(k string) {
 		b = append(append(append(b, prefix...), k...), ": "...)
@@ -187,14 +187,14 @@ func (s *Session) appendEntry(b []byte, f *entryForm, now Time) (_ []byte, pos j
 		b = append(appendQuoted(b, via), '\n')
 	}
 	key("tube")
-	b = append(append(b, s.used.Name()...), '\n')
+	b = append(append(b, s.tubeUsed()...), '\n')
 	key("watching")
 	b = append(b, '[')
-	for i := range s.watched[:min(len(s.watched), f.most)] {
+	for i := range min(s.watching(), f.most) {
 		if i > 0 {
 			b = append(b, ", "...)
 		}
-		b = append(b, s.watched[i].Tube().Name()...)
+		b = append(b, s.tubeWatched(i)...)
 	}
 	b = append(b, "]\n"...)
 	key("reserved-jobs")
@@ -211,7 +211,7 @@ func (s *Session) appendEntry(b []byte, f *entryForm, now Time) (_ []byte, pos j
 	flag("waiting", waiting)
 	key("name")
 	b = append(appendQuoted(b, s.name()), '\n')
-	number("watching-count", uint64(len(s.watched)))
+	number("watching-count", uint64(s.watching()))
 	number("reserved-count", uint64(count))
 	var since Time
 	if waiting {
@@ -231,15 +231,6 @@ func (s *Session) name() string {
 		return ""
 	}
 	return s.wait.grant.name
-}
-
-// heldJobs appends up to n of the jobs that the session has reserved to list: see tx.HeldBy.
-func (s *Session) heldJobs(list []heldJob, n int, now Time) (_ []heldJob, count int, waits bool, pos journal.Pos) {
-	var watched shardSet // where somebody may have claimed it
-	if s.claimed.Load() != claimFree {
-		watched = s.watchedShards
-	}
-	return s.loop.tx.HeldBy(now, (*claimant)(s), watched, list, n)
 }
 
 // appendQuoted appends a double-quoted scalar of YAML. s has no control characters.

@@ -5,17 +5,17 @@ import "trellis/codec"
 // Commands that change one job.
 
 func (s *Session) delete(now Time, cmd *codec.Command, out *Output) Outcome {
-	err := s.loop.tx.Delete(now, cmd.ID, s.reserved, s.onlyWorks(), out)
+	err := s.loop.tx.Delete(now, cmd.ID, &s.client, s.onlyWorks(), out)
 	return s.changed(err, cmd, out, codec.ReplyDeleted)
 }
 
 func (s *Session) release(now Time, cmd *codec.Command, out *Output) Outcome {
-	err := s.loop.tx.Release(now, cmd.ID, s.reserved, cmd.Pri, cmd.Delay, out)
+	err := s.loop.tx.Release(now, cmd.ID, &s.client, cmd.Pri, cmd.Delay, out)
 	return s.changed(err, cmd, out, codec.ReplyReleased)
 }
 
 func (s *Session) bury(now Time, cmd *codec.Command, out *Output) Outcome {
-	err := s.loop.tx.Bury(now, cmd.ID, s.reserved, cmd.Pri, out)
+	err := s.loop.tx.Bury(now, cmd.ID, &s.client, cmd.Pri, out)
 	return s.changed(err, cmd, out, codec.ReplyBuried)
 }
 

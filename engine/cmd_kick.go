@@ -7,7 +7,7 @@ import "trellis/codec"
 // make it longer.
 func (s *Session) kick(now Time, bound uint32, out *Output) Outcome {
 	var b bulk
-	s.loop.tx.Kick(now, &b, s.used, bound)
+	s.loop.tx.Kick(now, &s.client, &b, bound)
 	return s.bulk(now, &b, "KICKED", nil, out)
 }
 

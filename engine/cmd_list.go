@@ -88,20 +88,23 @@ func (ti *tubeItems) next(b []byte) (_ []byte, ok bool) {
 }
 
 func (s *Session) listTubesWatched(now Time, out *Output) Outcome {
-	li := &listing{items: &watchedNames{s.watched}, counted: &watchedNames{s.watched}}
+	li := &listing{items: &watchedNames{client: &s.client}, counted: &watchedNames{client: &s.client}}
 	return li.turn(s, now, out)
 }
 
 // watchedNames are the names in a session's watch list, which does not change while
 // it is listed.
-type watchedNames struct{ left []subscription }
+type watchedNames struct {
+	client *client
+	at     int // the next one
+}
 
 func (w *watchedNames) next(b []byte) (_ []byte, ok bool) {
-	if len(w.left) == 0 {
+	if w.at == w.client.watching() {
 		return b, false
 	}
-	b = appendName(b, w.left[0].Tube().Name())
-	w.left = w.left[1:]
+	b = appendName(b, w.client.tubeWatched(w.at))
+	w.at++
 	return b, true
 }
 

@@ -15,7 +15,7 @@ func (s *Session) peekFirst(now Time, op codec.Op, out *Output) {
 	case codec.OpPeekDelayed:
 		of = codec.Delayed
 	}
-	out.answer(s.loop.tx.PeekFirst(now, s.used, of, out), "")
+	out.answer(s.loop.tx.PeekFirst(now, &s.client, of, out), "")
 }
 
 // peekTube shows the first job of a tube in one state, of the reserved ones that with

@@ -10,7 +10,7 @@ import (
 // put accepts a job whose whole body is in hand.
 func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 	s.becomeProducer()
-	id, rest, err := s.loop.tx.Put(now, s.used, cmd, !cmd.Terminated || s.loop.engine.draining.Load(), out)
+	id, rest, err := s.loop.tx.Put(now, &s.client, cmd, !cmd.Terminated || s.loop.engine.draining.Load(), out)
 	if errors.Is(err, errRefused) {
 		reply := codec.ReplyDraining
 		if !cmd.Terminated {
@@ -44,18 +44,18 @@ func (s *Session) inserted(err error, id uint64, out *Output) Outcome {
 type putting struct{}
 
 func (putting) turn(s *Session, now Time, out *Output) Outcome {
-	id, err := s.loop.tx.EndPut(now, s.used, s.incoming, out)
+	id, err := s.loop.tx.EndPut(now, &s.client, s.incoming, out)
 	return s.inserted(err, id, out)
 }
 
 // putBegin begins a put whose body has not arrived.
 func (s *Session) putBegin(now Time, cmd *codec.Command) {
 	s.becomeProducer()
-	s.incoming = s.loop.tx.BeginPut(now, s.used, cmd)
+	s.incoming = s.loop.tx.BeginPut(now, &s.client, cmd)
 }
 
 // putChunk takes a piece of a body.
-func (s *Session) putChunk(now Time, p []byte) { s.loop.tx.PutChunk(now, s.used, s.incoming, p) }
+func (s *Session) putChunk(now Time, p []byte) { s.loop.tx.PutChunk(now, &s.client, s.incoming, p) }
 
 func (s *Session) putEnd(now Time, terminated bool, out *Output) Outcome {
 	switch {
@@ -80,7 +80,7 @@ func (s *Session) discardIncoming(now Time) (done bool) {
 	if in == nil {
 		return true
 	}
-	if !s.loop.tx.DiscardPut(now, s.used, in, s.reserved) {
+	if !s.loop.tx.DiscardPut(now, &s.client, in) {
 		return false
 	}
 	s.incoming = nil

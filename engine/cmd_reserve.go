@@ -23,8 +23,7 @@ func (s *Session) reserve(now, until Time, out *Output) Outcome {
 // request is what the session reserves by.
 func (s *Session) request(now, until Time) request {
 	q := request{
-		Waiter: (*claimant)(s), Watched: s.watched, Shards: s.watchedShards, Reserved: &s.reserved, Until: until,
-		Informed: s.flags&isInformed != 0, Aged: s.flags&isAged != 0,
+		Client: &s.client, Until: until, Informed: s.flags&isInformed != 0, Aged: s.flags&isAged != 0,
 	}
 	if s.flags&isWeighted != 0 {
 		q.Weights = s.loop.weights[s]
@@ -36,7 +35,7 @@ func (s *Session) request(now, until Time) request {
 }
 
 func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome {
-	works, err := s.loop.tx.ReserveJob(now, cmd.ID, &s.reserved, s.flags&isInformed != 0, out)
+	works, err := s.loop.tx.ReserveJob(now, cmd.ID, &s.client, s.flags&isInformed != 0, out)
 	if works {
 		s.becomeWorker()
 	}

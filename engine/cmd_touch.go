@@ -4,7 +4,7 @@ import "trellis/codec"
 
 // touch starts the time to run of a reserved job anew.
 func (s *Session) touch(now Time, id uint64, out *Output) {
-	err := s.loop.tx.Touch(now, id, s.reserved, out)
+	err := s.loop.tx.Touch(now, id, &s.client, out)
 	out.answer(err, codec.ReplyTouched)
 }
 
@@ -12,7 +12,7 @@ func (s *Session) touch(now Time, id uint64, out *Output) {
 type touchingAll struct{ touches }
 
 func (s *Session) touchAll(now Time, out *Output) Outcome {
-	return (&touchingAll{touchesOf(s.reserved, now, out)}).turn(s, now, out)
+	return (&touchingAll{touchesOf(&s.client, now, out)}).turn(s, now, out)
 }
 
 func (ta *touchingAll) turn(s *Session, now Time, out *Output) Outcome {

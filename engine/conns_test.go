@@ -363,7 +363,7 @@ func TestAWaitingSessionIsShownWhileAnotherLoopClaimsIt(t *testing.T) {
 	s.engine.cfg.Journal = &halting{file: newFile(nil), put: func() {
 		go func() {
 			defer close(shown)
-			jobs, _, _, _ := waiting.session.heldJobs(nil, 1, s.now)
+			jobs, _, _, _ := waiting.loop.tx.HeldBy(s.now, &waiting.session.client, nil, 1)
 			for _, j := range jobs {
 				shown <- j
 			}

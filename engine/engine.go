@@ -19,8 +19,6 @@ type Engine struct {
 	roll        roll
 	draining    atomic.Bool
 
-	refusedWatching atomic.Uint64 // watches beyond Limits.Watched
-
 	loopsMu sync.Mutex
 	loops   []*Loop // guarded by loopsMu
 }

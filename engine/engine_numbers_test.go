@@ -79,7 +79,10 @@ func TestNumbersAreNotGoneBeforeTheirSessionsHaveEnded(t *testing.T) {
 	c.say("reserve")
 	sh := e.defaultTube.shard
 	sh.lock(&c.loop.tx, s.now)
-	to := (*claimant)(&c.session).Claim() // by another loop, which has not reserved the job yet
+	if !c.session.claim() { // by another loop, which has not reserved the job yet
+		t.Fatal("the session does not wait")
+	}
+	to := c.session.set()
 	c.session.watched[0].dequeue()
 	sh.unlock(&c.loop.tx)
 	c.session.Close(s.now)

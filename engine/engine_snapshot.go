@@ -8,7 +8,7 @@ func (e *Engine) Snapshot(now Time) *Snapshot {
 }
 
 func (e *Engine) snapshot(c *tx, now Time) *Snapshot {
-	s := c.AddTo(&Snapshot{Draining: e.draining.Load(), RefusedWatching: e.refusedWatching.Load()}, now)
+	s := c.AddTo(&Snapshot{Draining: e.draining.Load()}, now)
 	e.loopsMu.Lock()
 	defer e.loopsMu.Unlock()
 	for _, l := range e.loops {

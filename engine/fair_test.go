@@ -124,13 +124,13 @@ func TestAKeyWithFewJobsDoesNotWaitForOneWithMany(t *testing.T) {
 		put("a")
 	}
 	type worker struct {
-		*client
+		*plantClient
 		job  uint64
 		free Time
 	}
 	crew := make([]worker, workers)
 	for i := range crew {
-		crew[i].client, crew[i].free = p.client(0), loop.now+Time(i)*second/1000
+		crew[i].plantClient, crew[i].free = p.client(0), loop.now+Time(i)*second/1000
 	}
 	since := map[uint64]Time{}
 	served := 0
@@ -141,7 +141,7 @@ func TestAKeyWithFewJobsDoesNotWaitForOneWithMany(t *testing.T) {
 			next += second + second/977
 			continue
 		}
-		i := slices.IndexFunc(crew, func(o worker) bool { return o.client == w.client })
+		i := slices.IndexFunc(crew, func(o worker) bool { return o.plantClient == w.plantClient })
 		if w.job != 0 {
 			w.delete(w.job)
 		}

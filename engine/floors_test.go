@@ -17,13 +17,12 @@ import (
 // those types that users of this package have in hand.
 var seam = strings.Fields(`
 	tx shared look init cfg defaultTubes defaultTube count alarmBy lockCost watchesPerCost
-	tube shardSet tubeNames
-	subscription subscribe request verdict gotJob mustWait timedOut deadlineSoon
-	reservationSet made heldJob closing touches touchesOf
-	incoming errDuplicate errRefused raisedState
-	batch batchOf bulk survey listEnd foundJobs reservedPeek weights weightsOf
-	groupCount groupNamed settingList allSettings accountNamed tally
-	enterSession leaveSession dismissNumber recordsHolds recordsAll barrierPos notFound
+	tube tubeNames client flags tubeUsed uses watching tubeWatched hasReserved isFree isClaimed
+	offset commandEnds goOnRecord heldJob closing touches touchesOf
+	request verdict gotJob mustWait timedOut deadlineSoon batch batchOf weights weightsOf
+	incoming errDuplicate errRefused raisedState bulk survey listEnd foundJobs reservedPeek
+	reservationSet enterSession leaveSession endSession dismissNumber recordsHolds recordsAll barrierPos
+	groupCount groupNamed settingList allSettings accountNamed tally notFound
 	reply answer size dependOn showsState waits takeShowState executesFor executesForNone
 	second seconds whole
 `)

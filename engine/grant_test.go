@@ -154,7 +154,7 @@ func TestHotCommandsOfARestrictedSessionDoNotAllocate(t *testing.T) {
 	}
 	p := newPlant(t, 1)
 	t.Cleanup(p.clear)
-	c := &client{tb: t, loop: p.loops[0]}
+	c := &plantClient{tb: t, loop: p.loops[0]}
 	c.loop.OpenGranted(&c.session, NewGrant("", RightAll, []string{"default", "a/*"}), 0)
 	c.cycle(0)
 	pause := codec.Command{Op: codec.OpPauseTube, Tube: []byte("b")}

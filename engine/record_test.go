@@ -86,7 +86,7 @@ func TestRecordsNameTheirCommands(t *testing.T) {
 	}
 }
 
-// A client is not told of its reservation before that is committed.
+// A plantClient is not told of its reservation before that is committed.
 func TestRepliesOfReservationsDependOnTheirRecords(t *testing.T) {
 	for name, say := range map[string]string{
 		"reserve": "reserve", "reserve-batch": "reserve-batch 2", "reserve-job": "reserve-job 1", "touch": "reserve\ntouch 1", "touch-all": "reserve\ntouch-all",
@@ -172,9 +172,10 @@ func TestTheEndOfASessionComesBehindItsLastHold(t *testing.T) {
 	from := len(record.entries)
 	sh := s.engine.defaultTube.shard
 	sh.lock(&loop.tx, s.now)
-	to := (*claimant)(&worker.session).Claim() // by another loop, which has not reserved the job yet
+	claimed := worker.session.claim() // by another loop, which has not reserved the job yet
+	to := worker.session.set()
 	sh.unlock(&loop.tx)
-	if to == nil {
+	if !claimed {
 		t.Fatal("the worker does not wait")
 	}
 	if worker.session.Close(s.now) || len(record.entries) != from {

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"sync/atomic"
-
 	"trellis/binlog/journal"
 	"trellis/codec"
 	"trellis/engine/internal/queue"
@@ -31,24 +29,18 @@ const (
 //
 // The zero Session is ready for [Loop.Open].
 type Session struct {
-	loop     *Loop
-	used     *tube           // nil once a closed session has left all that others can see
-	watched  []subscription  // never empty while open; does not change while the session waits
-	first    [1]subscription // where watched lies until there is a second tube, and again when that is the only one
-	reserved *reservationSet // made with the first reservation
-	wait     *wait           // made when a command, or a close, is not finished at once, or for a restricted session
-	incoming *incoming       // the put whose body is arriving, or that waits for room in the journal, or nil
+	loop *Loop
+	client
+	wait     *wait     // made when a command, or a close, is not finished at once, or for a restricted session
+	incoming *incoming // the put whose body is arriving, or that waits for room in the journal, or nil
 
 	id                uint64 // its place in lists of sessions
 	opened            Time
 	commands          uint64 // well-formed ones
 	bytesIn, bytesOut uint64 // of commands and replies
-
-	claimed       atomic.Uint32
-	watchedShards shardSet
-	flags         uint16
 }
 
+// Bits of client.flags.
 const (
 	isOpen uint16 = 1 << iota
 	isProducer
@@ -67,16 +59,6 @@ const (
 	special = restricted | onRecord | isAged // other sessions just execute their commands
 )
 
-// A session's claim decides who ends its wait for a job. It is free, or the session
-// waits, or a goroutine has taken it by the one step from waiting to claimed. A
-// goroutine that claims it in order to hand a job over owns the session until
-// the loop has found it in its mailbox.
-const (
-	claimFree uint32 = iota
-	claimWaiting
-	claimTaken
-)
-
 // Open starts a session on the loop: it uses and watches the default tube.
 func (l *Loop) Open(s *Session, now Time) { l.open(s, l.engine.defaultTube, now) }
 
@@ -92,11 +74,7 @@ func (l *Loop) open(s *Session, t *tube, now Time) bool {
 		return false
 	}
 	s.flags = isOpen
-	l.tx.Attend(now, t, 1, 1)
-	s.used = t
-	s.first = [1]subscription{subscribe((*claimant)(s), t)}
-	s.watched = s.first[:]
-	s.watchedShards = t.Shards()
+	l.tx.Arrive(now, &s.client, (*claimant)(s), t)
 	l.counts.opened.Add(1)
 	l.counts.sessions.Add(1)
 	return true
@@ -130,7 +108,7 @@ func (s *Session) executeSpecial(now Time, cmd *codec.Command, out *Output) (out
 		}
 	}
 	if s.flags&onRecord != 0 {
-		out.executesFor(s.reserved)
+		out.executesFor(&s.client)
 	}
 	outcome = s.execute(now, cmd, out)
 	out.executesForNone()
@@ -168,7 +146,7 @@ func (s *Session) executed(outcome Outcome, out *Output) {
 func (s *Session) Resume(now Time, out *Output) Outcome {
 	out.showsState()
 	if s.flags&onRecord != 0 {
-		out.executesFor(s.reserved)
+		out.executesFor(&s.client)
 	}
 	outcome := s.resume(now, out)
 	out.executesForNone()
@@ -193,7 +171,7 @@ func (s *Session) resume(now Time, out *Output) Outcome {
 // goOn prepares a session from its loop's queue for Resume, or goes on with closing it.
 // It returns false when Next is not to return the session.
 func (s *Session) goOn(now Time) bool {
-	if s.claimed.Load() == claimTaken {
+	if s.isClaimed() {
 		s.handed(now)
 	}
 	if s.flags&isOpen == 0 {
@@ -215,14 +193,14 @@ func (s *Session) HalfClose(now Time, out *Output) Outcome {
 	}
 	s.flags &^= isWaiting
 	out.showsState()
-	s.loop.tx.DependOnEnds(s.watchedShards, out)
+	s.loop.tx.DependOnNone(&s.client, out)
 	s.timedOut(out, timedOut, int(s.wait.batch))
 	return Done
 }
 
 // Reserves reports whether the session has reserved a job. It takes the lock of
 // each shard in which it ever has.
-func (s *Session) Reserves(now Time) bool { return s.loop.tx.CountReserved(now, s.reserved, 1) > 0 }
+func (s *Session) Reserves(now Time) bool { return s.loop.tx.CountReserved(now, &s.client, 1) > 0 }
 
 // wait is what a session needs whose command, or close, is not finished, or that is
 // restricted. What is here costs others nothing.

@@ -28,13 +28,15 @@ func (e *Engine) endAbsent(held []*reservationSet, pos journal.Pos) {
 		return
 	}
 	c := e.look()
-	c.Attend(0, e.emptyTube, len(held), 0) // nobody's, as its users are
 	e.loopsMu.Lock()
 	loops := e.loops
 	e.loopsMu.Unlock()
 	for i, set := range held {
 		l := loops[i%len(loops)]
-		l.revive(&Session{loop: l, id: set.GoneAt(pos), used: e.emptyTube, reserved: set, flags: onRecord | isGhost})
+		s := &Session{loop: l}
+		s.id = c.Inherit(&s.client, set, e.emptyTube, pos)
+		s.flags = onRecord | isGhost
+		l.revive(s)
 	}
 }
 

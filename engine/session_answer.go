@@ -173,7 +173,7 @@ func (s *Session) answerPut(now Time, cmd *codec.Command, effects []journal.Effe
 // answerReserve hands out a job again, if the session has it still.
 func (s *Session) answerReserve(now Time, id uint64, out *Output) Answer {
 	informed := s.flags&isInformed != 0
-	if !s.loop.tx.Handed(now, id, s.reserved, 0, informed, out) {
+	if !s.loop.tx.Handed(now, id, &s.client, 0, informed, out) {
 		return NotDone
 	}
 	s.becomeWorker()
@@ -188,7 +188,7 @@ func (s *Session) answerBatch(now Time, effects []journal.Effect, out *Output) (
 	b := &batching{batchOf(0)}
 	whole := s.flags&isInformed == 0
 	for _, id := range lastHeld(effects) {
-		if !b.Add(&s.loop.tx, now, id, s.reserved) {
+		if !b.Add(&s.loop.tx, now, id, &s.client) {
 			whole = false
 		}
 		s.loop.budget--

@@ -9,7 +9,7 @@ func (l *Loop) Stop() { l.stopping = true }
 // with it, and returns the session a last time when it is done.
 func (s *Session) Close(now Time) (done bool) {
 	if s.flags&isOpen == 0 {
-		return s.used == nil
+		return s.uses(nil)
 	}
 	s.flags &^= isOpen
 	if s.wait != nil && s.wait.task != nil {
@@ -27,7 +27,7 @@ func (s *Session) Close(now Time) (done bool) {
 	if s.flags&isWorker != 0 {
 		l.counts.workers.Add(-1)
 	}
-	if s.claimed.Load() != claimFree && !s.stopWaiting(now) {
+	if !s.isFree() && !s.stopWaiting(now) {
 		return false // a job is on its way: Next finishes what is left
 	}
 	return s.finishClose(now)
@@ -36,7 +36,7 @@ func (s *Session) Close(now Time) (done bool) {
 // finishClose undoes all that others can see of a closed session, as far as the round's
 // budget goes; Next goes on with the rest.
 func (s *Session) finishClose(now Time) (done bool) {
-	if s.used == nil {
+	if s.uses(nil) {
 		return false // it had left already: it stood in the loop's queue twice
 	}
 	l := s.loop
@@ -44,15 +44,14 @@ func (s *Session) finishClose(now Time) (done bool) {
 		l.starve(s)
 		return false
 	}
-	if !s.giveBack(now) || !s.unwatchAll(now) {
+	if !s.giveBack(now) || l.tx.Unwatch(now, &s.client) {
 		l.turns.Push(s)
 		return false
 	}
-	l.tx.Attend(now, s.used, -1, 0)
-	s.used, s.wait = nil, nil
+	l.tx.Depart(now, &s.client)
+	s.wait = nil
 	if s.flags&onRecord != 0 {
-		l.engine.leaveSession(s.id, s.reserved)
-		s.reserved = nil
+		l.engine.leaveSession(s.id, &s.client)
 	}
 	delete(l.listed, s)
 	delete(l.weights, s)
@@ -64,42 +63,16 @@ func (s *Session) finishClose(now Time) (done bool) {
 func (s *Session) giveBack(now Time) (done bool) {
 	l := s.loop
 	switch {
-	case s.reserved == nil:
-		return true
+	case !s.hasReserved():
 	case s.flags&parts != 0:
-		if l.tx.LeaveAbsent(now, s.reserved) {
-			return true
-		}
+		l.tx.LeaveAbsent(now, &s.client)
 	case s.wait != nil && s.wait.closing != nil:
-		if s.wait.closing.Turn(&l.tx, now, l.stopping) {
-			return false
-		}
+		return !s.wait.closing.Turn(&l.tx, now, l.stopping)
 	default:
-		if v := l.tx.BeginClosing(now, s.reserved); v != nil {
+		if v := l.tx.BeginClosing(now, &s.client); v != nil {
 			s.waiter().closing = v
 			return s.giveBack(now)
 		}
 	}
-	s.reserved = nil
-	return true
-}
-
-// unwatchAll ends the session's interest in its tubes, one after the other.
-func (s *Session) unwatchAll(now Time) (done bool) {
-	l := s.loop
-	// Each turn takes the first tube and moves the last one into the gap, which
-	// shows in the order of list-tubes.
-	for len(s.watched) > 0 {
-		last := len(s.watched) - 1
-		t := s.watched[0].Tube()
-		s.watched[0] = s.watched[last]
-		s.watched[last] = subscription{}
-		s.watched = s.watched[:last]
-		l.tx.Attend(now, t, 0, -1)
-		if !l.Spend(lockCost) && len(s.watched) > 0 {
-			return false
-		}
-	}
-	s.watched = nil
 	return true
 }

@@ -83,7 +83,7 @@ func (s *Session) DetachRecorded() (d *Detached, ok bool) {
 // handedOver is the job that the session was handed over, and has, if its client was not told of it; 0 for none.
 func (s *Session) handedOver() (id uint64) {
 	w := s.wait
-	if w == nil || w.id == 0 || !s.loop.tx.HasReserved(0, w.id, s.reserved) {
+	if w == nil || w.id == 0 || !s.loop.tx.HasReserved(0, &s.client, w.id) {
 		return 0
 	}
 	return w.id
@@ -101,14 +101,14 @@ func (s *Session) detachIf(can bool) (d *Detached, ok bool) {
 func (s *Session) detached() *Detached {
 	w := s.wait
 	d := &Detached{
-		used: s.used.Name(), flags: s.flags & carried, weights: s.loop.weights[s],
+		used: s.tubeUsed(), flags: s.flags & carried, weights: s.loop.weights[s],
 		opened: s.opened, commands: s.commands, bytesIn: s.bytesIn, bytesOut: s.bytesOut,
 	}
 	if s.flags&onRecord != 0 {
-		d.id, d.offset = s.id, s.reserved.Offset()
+		d.id, d.offset = s.id, s.offset()
 	}
-	for i := range s.watched {
-		d.watched = append(d.watched, s.watched[i].Tube().Name())
+	for i := range s.watching() {
+		d.watched = append(d.watched, s.tubeWatched(i))
 	}
 	if s.flags&restricted != 0 {
 		d.grant = w.grant.Grant
@@ -130,7 +130,7 @@ func (s *Session) detached() *Detached {
 
 // holds reports whether the client was told of a job that the session has reserved.
 func (s *Session) holds() bool {
-	n := s.loop.tx.CountReserved(0, s.reserved, 2)
+	n := s.loop.tx.CountReserved(0, &s.client, 2)
 	if n == 1 && s.handedOver() != 0 {
 		n--
 	}
@@ -181,7 +181,7 @@ func (l *Loop) restore(s *Session, d *Detached, by, now Time) {
 	if d.flags&isWorker != 0 {
 		s.becomeWorker()
 	}
-	s.goBackTo(d, now)
+	l.tx.GoBackTo(now, &s.client, d.used, d.watched)
 	if s.flags&isWaiting != 0 {
 		w := s.waiter()
 		w.until, w.since, w.batch = d.until, d.since+by, d.batch
@@ -194,7 +194,7 @@ func (l *Loop) restore(s *Session, d *Detached, by, now Time) {
 		}
 	}
 	if d.incoming != nil {
-		s.incoming = l.tx.AttachPut(now, s.used, d.incoming, d.arrived)
+		s.incoming = l.tx.AttachPut(now, &s.client, d.incoming, d.arrived)
 	}
 	if d.again != nil {
 		s.flags |= isWaiting
@@ -204,7 +204,7 @@ func (l *Loop) restore(s *Session, d *Detached, by, now Time) {
 		s.waiter().since = d.since + by
 	}
 	if s.flags&onRecord != 0 {
-		s.reserved.GoOnAt(d.offset)
+		s.commandEnds(d.offset, true)
 	}
 	if d.age > 0 {
 		s.waiter().since = now - d.age
@@ -217,34 +217,4 @@ func (s *Session) isHanded(id uint64, now Time) {
 	if s.loop.tx.TubeOf(now, id) != "" {
 		s.wait.id, s.wait.pos = id, 0
 	}
-}
-
-// goBackTo has a session that was just opened use and watch the tubes of d, in their order. No limit
-// keeps it from that.
-func (s *Session) goBackTo(d *Detached, now Time) {
-	first := s.used
-	s.watchedShards = 0
-	list := make([]subscription, len(d.watched))
-	for i, name := range d.watched {
-		t := s.enter(first, name, now, 0, 1)
-		list[i] = subscribe((*claimant)(s), t)
-		s.watchedShards |= t.Shards()
-	}
-	if s.watched = list; len(list) == 1 {
-		s.first[0] = list[0]
-		s.watched = s.first[:]
-	}
-	s.used = s.enter(first, d.used, now, 1, 0)
-	s.loop.tx.Attend(now, first, -1, -1) // it stays, whoever uses it
-}
-
-// enter counts the session as one that uses, or watches, the tube of that name, which is made if
-// there is none. First is the one with which the session has begun: there may be another one of its
-// name, which is not the client's.
-func (s *Session) enter(first *tube, name string, now Time, using, watching int) *tube {
-	if name != first.Name() {
-		return s.loop.tx.Enter(now, []byte(name), using, watching, false)
-	}
-	s.loop.tx.Attend(now, first, using, watching)
-	return first
 }

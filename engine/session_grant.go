@@ -201,7 +201,7 @@ func (s *Session) restrict(now Time, cmd *codec.Command, out *Output) (outcome O
 func (s *Session) mayExecute(cmd *codec.Command) bool {
 	g := s.wait.grant
 	has := func(r Rights) bool { return g.rights&r != 0 }
-	usesOwn := s.used != s.loop.engine.emptyTube
+	usesOwn := !s.uses(s.loop.engine.emptyTube)
 	switch cmd.Op {
 	case codec.OpPut, codec.OpPutBegin:
 		return has(RightPut) && usesOwn &&

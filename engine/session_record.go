@@ -33,7 +33,7 @@ func (l *Loop) openAs(s *Session, id uint64, g *Grant, again bool, now Time) (er
 	}
 	if err := l.openUnder(s, id, g, again, now); err != nil {
 		if records {
-			l.engine.leaveSession(id, held)
+			l.engine.endSession(id, held)
 		}
 		return err
 	}
@@ -41,11 +41,8 @@ func (l *Loop) openAs(s *Session, id uint64, g *Grant, again bool, now Time) (er
 		return nil
 	}
 	s.flags |= onRecord
-	if held != nil {
-		s.reserved = held
+	if s.goOnRecord(id, held); held != nil {
 		s.becomeWorker()
-	} else {
-		made(&s.reserved).GoOnRecord(id)
 	}
 	return nil
 }
@@ -92,7 +89,7 @@ func (s *Session) Record(room *atomic.Int64, now Time) bool {
 		s.id = s.loop.newID()
 		e.roll.add(s) // nobody else has the id
 	}
-	if !s.loop.tx.RecordAll(now, made(&s.reserved), s.id, room) {
+	if !s.loop.tx.RecordAll(now, &s.client, s.id, room) {
 		return false
 	}
 	s.flags |= onRecord
@@ -103,6 +100,6 @@ func (s *Session) Record(room *atomic.Int64, now Time) bool {
 // executed next. It only grows.
 func (s *Session) CommandEnds(offset uint64) {
 	if s.flags&onRecord != 0 {
-		s.reserved.CommandEnds(offset)
+		s.commandEnds(offset, false)
 	}
 }

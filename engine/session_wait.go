@@ -20,32 +20,21 @@ func (x *claimant) Wait(until, soon, now Time) {
 		w.since = now // otherwise it is the same wait as before
 	}
 	s.loop.counts.waiting.Add(1)
-	s.claimed.Store(claimWaiting)
 	w.schedule(now)
 }
 
-// Claim implements waiter.
-func (x *claimant) Claim() *reservationSet {
-	if !x.claimed.CompareAndSwap(claimWaiting, claimTaken) {
-		return nil
-	}
-	x.loop.counts.waiting.Add(-1)
-	return made(&x.reserved)
-}
+// Client implements waiter.
+func (x *claimant) Client() *client { return &x.client }
 
 // Deliver implements waiter.
 func (x *claimant) Deliver(by *tx, id uint64, pos journal.Pos) {
+	x.loop.counts.waiting.Add(-1)
 	x.wait.id, x.wait.pos = id, pos
 	x.loop.post((*Session)(x), by)
 }
 
 // Since implements waiter.
 func (x *claimant) Since() Time { return x.wait.since }
-
-// Reservations implements waiter.
-func (x *claimant) Reservations() (hs *reservationSet, waits bool) {
-	return x.reserved, x.claimed.Load() == claimWaiting
-}
 
 // schedule sets the timer to when the wait ends without a job, if it does.
 func (w *wait) schedule(now Time) {
@@ -71,30 +60,18 @@ func (s *Session) WaitingSince() Time { return s.wait.since }
 // if somebody has claimed the session to hand a job over: then it turns up in the
 // mailbox.
 func (s *Session) stopWaiting(now Time) bool {
-	if !s.claimed.CompareAndSwap(claimWaiting, claimTaken) {
+	if !s.loop.tx.StopWaiting(now, &s.client) {
 		return false
 	}
 	s.loop.counts.waiting.Add(-1)
-	s.dequeueAll(now)
-	s.claimed.Store(claimFree)
-	return true
-}
-
-// dequeueAll takes a session whose claim was taken out of all queues that it
-// still stands in.
-func (s *Session) dequeueAll(now Time) {
 	s.loop.wheel.Cancel(&s.wait.timer)
-	s.loop.tx.Dequeue(now, s.watched, s.watchedShards)
+	return true
 }
 
 // handed finds the session in the mailbox: it was claimed for a job.
 func (s *Session) handed(now Time) {
-	if len(s.watched) > 1 {
-		s.dequeueAll(now)
-	} else {
-		s.loop.wheel.Cancel(&s.wait.timer) // its only entry was taken by the claimer
-	}
-	s.claimed.Store(claimFree)
+	s.loop.wheel.Cancel(&s.wait.timer)
+	s.loop.tx.EndClaim(now, &s.client)
 }
 
 // Expire ends the wait at its time-out. What is due in the watched tubes comes
@@ -102,7 +79,7 @@ func (s *Session) handed(now Time) {
 func (w *wait) Expire(at int64) (done bool) {
 	s, now := w.session, Time(at)
 	s.loop.budget -= expireCost
-	if soon, waits := s.loop.tx.Margin(now, (*claimant)(s), s.watchedShards); waits {
+	if soon, waits := s.loop.tx.Margin(now, &s.client); waits {
 		w.soon = soon
 		if min(w.until, w.soon) > now {
 			w.schedule(now)
@@ -126,7 +103,7 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 	w := s.wait
 	if v := w.verdict; v != gotJob {
 		w.verdict = gotJob
-		s.loop.tx.DependOnEnds(s.watchedShards, out)
+		s.loop.tx.DependOnNone(&s.client, out)
 		s.timedOut(out, v, int(w.batch))
 		return Done
 	}
@@ -136,7 +113,7 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 			if outcome, ok := s.handedBatch(id, w.pos, int(w.batch), now, out); ok {
 				return outcome
 			}
-		} else if s.loop.tx.Handed(now, id, s.reserved, w.pos, s.flags&isInformed != 0, out) {
+		} else if s.loop.tx.Handed(now, id, &s.client, w.pos, s.flags&isInformed != 0, out) {
 			return Done
 		}
 	}

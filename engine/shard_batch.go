@@ -55,12 +55,12 @@ type choice interface {
 
 // take reserves jobs of the watched tubes, whose shards are locked, as that many reserves would.
 func (b *batch) take(c *tx, q *request) error {
-	c.spend(len(q.Watched) / watchesPerCost)
+	c.spend(len(q.Client.watched) / watchesPerCost)
 	var tubes choice
 	if q.Weights != nil {
-		tubes = q.Weights.choice(q.Watched)
+		tubes = q.Weights.choice(q.Client.watched)
 	} else {
-		tubes = mostUrgent(q.Watched)
+		tubes = mostUrgent(q.Client.watched)
 	}
 	for len(b.jobs) < b.most {
 		t := tubes.next()
@@ -74,7 +74,7 @@ func (b *batch) take(c *tx, q *request) error {
 			break
 		}
 		pos := sh.dependsOn(j.at())
-		held, err := sh.reserve(q.set(), r, j)
+		held, err := sh.reserve(q.Client.set(), r, j)
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (b *batch) take(c *tx, q *request) error {
 // ReserveBatch reserves up to b.most jobs for the client of q, as that many reserves in one moment would. If
 // there is none, it does what Reserve does then.
 func (c *tx) ReserveBatch(now Time, q *request, b *batch, out *Output) (verdict, error) {
-	set := q.Shards | (*q.Reserved).set()
+	set := q.Client.watchedShards | q.Client.reserved.set()
 	c.lockAll(set, now)
 	v, err := gotJob, b.take(c, q)
 	switch {
@@ -110,25 +110,25 @@ func (c *tx) HandedBatch(now Time, q *request, b *batch, id uint64, pos journal.
 	if sh == nil {
 		return false
 	}
-	has, size := sh.reservedBy(*q.Reserved, j), int(j.size)
+	has, size := sh.reservedBy(q.Client.reserved, j), int(j.size)
 	sh.unlock(c)
 	if !has {
 		return false
 	}
 	b.jobs, b.bytes, b.pos = []batchJob{{sh, id}}, size, pos
-	c.lockAll(q.Shards, now)
+	c.lockAll(q.Client.watchedShards, now)
 	_ = b.take(c, q) // without memory there are fewer
-	c.unlockAll(q.Shards)
+	c.unlockAll(q.Client.watchedShards)
 	return true
 }
 
-// Add adds a job to the batch if it is among these reservations.
-func (b *batch) Add(c *tx, now Time, id uint64, of *reservationSet) bool {
+// Add adds a job to the batch if the client has it.
+func (b *batch) Add(c *tx, now Time, id uint64, cl *client) bool {
 	sh, _, j := c.shared.lockJob(c, id, now)
 	if sh == nil {
 		return false
 	}
-	has := sh.reservedBy(of, j)
+	has := sh.reservedBy(cl.reserved, j)
 	if has {
 		b.jobs = append(b.jobs, batchJob{sh, id})
 	}
@@ -144,16 +144,16 @@ const batchSlice = 128 << 10
 
 // Turn puts a part of the reply together, and appends it when it is whole. It returns true if there is more to
 // do. A job that has gone meanwhile is left out; ok is false if none may be.
-func (b *batch) Turn(c *tx, now Time, of *reservationSet, informed bool, out *Output) (more, ok bool) {
+func (b *batch) Turn(c *tx, now Time, cl *client, informed bool, out *Output) (more, ok bool) {
 	n, copied := len(b.jobs), 0
 	for ; b.looked < n && copied < batchSlice; b.looked++ {
-		copied += b.copyJob(c, now, b.jobs[b.looked], of, informed)
+		copied += b.copyJob(c, now, b.jobs[b.looked], cl, informed)
 	}
 	c.spend(copied >> 10)
 	if b.looked < n {
 		return true, true
 	}
-	b.pinLarge(c, now, of, informed)
+	b.pinLarge(c, now, cl, informed)
 	if b.whole && b.small+len(b.large) < n {
 		for i := range b.large {
 			b.large[i].body.Release()
@@ -165,12 +165,12 @@ func (b *batch) Turn(c *tx, now Time, of *reservationSet, informed bool, out *Ou
 }
 
 // copyJob appends a job to the data, or notes where it belongs if its body is large.
-func (b *batch) copyJob(c *tx, now Time, x batchJob, of *reservationSet, informed bool) (bytes int) {
+func (b *batch) copyJob(c *tx, now Time, x batchJob, cl *client, informed bool) (bytes int) {
 	sh := x.shard
 	sh.lock(c, now)
 	defer sh.unlock(c)
 	switch _, j := sh.find(x.id); {
-	case j == nil || !sh.reservedBy(of, j):
+	case j == nil || !sh.reservedBy(cl.reserved, j):
 	case j.size >= pinnedSize:
 		b.large = append(b.large, largeJob{batchJob: x, at: len(b.data)})
 	default:
@@ -184,12 +184,12 @@ func (b *batch) copyJob(c *tx, now Time, x batchJob, of *reservationSet, informe
 }
 
 // pinLarge pins the bodies of large jobs. Those that have gone meanwhile are left out.
-func (b *batch) pinLarge(c *tx, now Time, of *reservationSet, informed bool) {
+func (b *batch) pinLarge(c *tx, now Time, cl *client, informed bool) {
 	held := b.large[:0]
 	for _, x := range b.large {
 		sh := x.shard
 		sh.lock(c, now)
-		if _, j := sh.find(x.id); j != nil && sh.reservedBy(of, j) {
+		if _, j := sh.find(x.id); j != nil && sh.reservedBy(cl.reserved, j) {
 			x.line = sh.appendReservedLine(nil, j, informed)
 			x.body = sh.pin(j, 0)
 			held = append(held, x)

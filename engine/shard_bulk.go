@@ -48,9 +48,10 @@ const (
 	moveSliceBytes = 64 << 10      // of bodies that are copied
 )
 
-// Kick makes b, which is zero, a kick of at most bound jobs of a tube: the buried ones or, if none is
-// buried, delayed ones.
-func (c *tx) Kick(now Time, b *bulk, t *tube, bound uint32) {
+// Kick makes b, which is zero, a kick of at most bound jobs of the tube that the client uses: the buried ones
+// or, if none is buried, delayed ones.
+func (c *tx) Kick(now Time, cl *client, b *bulk, bound uint32) {
+	t := cl.used
 	t.shard.lock(c, now)
 	b.beginKick(t, bound)
 	t.shard.unlock(c)

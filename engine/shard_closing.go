@@ -11,7 +11,7 @@ import (
 // closing is the reservations of a closed session. They are given back in the order
 // in which they were made, over all shards, which a heap finds a few at a time.
 type closing struct {
-	of   *reservationSet
+	of   *client
 	from *reservations // whose jobs are to be gathered; those before it are all in jobs
 	next int           // the next job of those
 	jobs []reservation // a heap, the oldest first
@@ -44,14 +44,15 @@ const giveBackSlice = 128
 // was reserved. The result is nil if there is nothing to give back, and no trace of the session is left. The
 // session's end is recorded if it is on record and has ever held a job. No claim can add to what it holds any
 // more.
-func (c *tx) BeginClosing(now Time, hs *reservationSet) *closing {
+func (c *tx) BeginClosing(now Time, cl *client) *closing {
+	hs := cl.reserved
 	n := c.endReservations(hs, c.recordClose(hs), now)
 	if n == 0 {
-		hs.free(c, now)
+		c.forget(now, cl)
 		return nil
 	}
 	// No lock is held, and the list need not be copied while it grows.
-	return &closing{of: hs, from: hs.first, jobs: make([]reservation, 0, n)}
+	return &closing{of: cl, from: hs.first, jobs: make([]reservation, 0, n)}
 }
 
 // Turn gives back as much as the round's budget allows. It returns false when all is given back.
@@ -61,28 +62,38 @@ func (v *closing) Turn(c *tx, now Time, stopping bool) (more bool) {
 			return true
 		}
 		if c.CountReserved(now, v.of, 1) == 0 {
-			v.of.free(c, now)
+			c.forget(now, v.of)
 			return false
 		}
 		// Others have deleted some jobs meanwhile. That moves the rest,
 		// where they may have been missed.
-		v.from, v.next = v.of.first, 0
+		v.from, v.next = v.of.reserved.first, 0
 	}
 }
 
-// LeaveAbsent leaves what a closed session on record has reserved to an absent session of its id. It returns false,
-// and no trace of the session is left, if there is nothing.
-func (c *tx) LeaveAbsent(now Time, hs *reservationSet) bool {
-	if c.CountReserved(now, hs, 1) == 0 {
-		hs.free(c, now)
-		return false
+// LeaveAbsent leaves what a closed client on record has reserved to an absent session of its id. If it has reserved
+// nothing, no trace of it is left.
+func (c *tx) LeaveAbsent(now Time, cl *client) {
+	if c.CountReserved(now, cl, 1) == 0 {
+		c.forget(now, cl)
+		return
 	}
-	hs.holder.patience.Store(int64(now + absence))
-	return true
+	cl.reserved.holder.patience.Store(int64(now + absence))
 }
 
-// CountReserved returns how many jobs a session has reserved. It looks no further when it has found so many.
-func (c *tx) CountReserved(now Time, hs *reservationSet, most int) (n int) {
+// forget frees the lists of a client's reservations, which are empty.
+func (c *tx) forget(now Time, cl *client) {
+	cl.reserved.free(c, now)
+	cl.reserved = nil
+}
+
+// CountReserved returns how many jobs a client has reserved. It looks no further when it has found so many.
+func (c *tx) CountReserved(now Time, cl *client, most int) int {
+	return cl.reserved.count(c, now, most)
+}
+
+// count is how many jobs these are. It looks no further when it has found so many.
+func (hs *reservationSet) count(c *tx, now Time, most int) (n int) {
 	for h := hs.list(); h != nil && n < most; h = h.next {
 		h.shard.lock(c, now)
 		n += h.jobs.Len()
@@ -132,7 +143,7 @@ func (v *closing) gather(c *tx, now Time) (done bool) {
 		for i := v.next; i < end; i++ {
 			e := h.jobs.At(i)
 			order := h.shard.counters.At(h.shard.job(e.Ref).counters).order
-			v.add(reservation{e.ID, v.of.made - order, uint32(h.shard.number)})
+			v.add(reservation{e.ID, v.of.reserved.made - order, uint32(h.shard.number)})
 		}
 		cost := end - v.next + lockCost
 		if v.next = end; end == h.jobs.Len() {
@@ -157,7 +168,7 @@ func (v *closing) returnAll(c *tx, now Time, stopping bool) (done bool) {
 		dead = 0
 		n, moves := 0, sh.moves
 		for ; n < giveBackSlice && sh.moves >= 0 && len(v.jobs) > 0 && v.jobs[0].shard == number; n++ {
-			if r, j := sh.find(v.jobs[0].id); j != nil && sh.reservedBy(v.of, j) {
+			if r, j := sh.find(v.jobs[0].id); j != nil && sh.reservedBy(v.of.reserved, j) {
 				if to := sh.giveBack(r, j, stopping); to != nil {
 					dead = to.self
 					break
@@ -183,19 +194,20 @@ type heldJob struct {
 
 // HeldBy appends up to n of the jobs that a client has reserved to list, those whose
 // time to run ends first, in the order in which they were reserved. It also returns how many
-// there are, and whether the client waits for a job, in the same moment. A client that may be claimed watches
-// tubes in these shards.
-func (c *tx) HeldBy(
-	now Time, w waiter, watched shardSet, list []heldJob, n int,
-) (_ []heldJob, count int, waits bool, pos journal.Pos) {
-	// Whoever claims it may add to what it holds, with the lock of a watched shard.
-	c.lockAll(watched, now)
-	hs, _ := w.Reservations()
-	set := watched | hs.set()
-	c.unlockAll(watched)
+// there are, and whether the client waits for a job, in the same moment.
+func (c *tx) HeldBy(now Time, cl *client, list []heldJob, n int) (_ []heldJob, count int, waits bool, pos journal.Pos) {
+	var set shardSet
+	if !cl.isFree() {
+		// Whoever claims it may add to what it holds, with the lock of a watched shard.
+		set = cl.watchedShards
+		c.lockAll(set, now)
+	}
+	free := set
+	set |= cl.reserved.set()
+	c.unlockAll(free)
 	c.lockAll(set, now)
-	hs, waits = w.Reservations()
-	for h := hs.list(); h != nil; h = h.next {
+	waits = cl.claimed.Load() == claimWaiting
+	for h := cl.reserved.list(); h != nil; h = h.next {
 		sh := h.shard
 		if h.jobs.Len() == 0 {
 			continue
@@ -203,7 +215,7 @@ func (c *tx) HeldBy(
 		pos = max(pos, sh.dependsOn(sh.now))
 		count += h.jobs.Len()
 		for e := range h.jobs.Least(n) {
-			list = append(list, heldJob{e.ID, e.Key, hs.made - sh.counters.At(sh.job(e.Ref).counters).order})
+			list = append(list, heldJob{e.ID, e.Key, cl.reserved.made - sh.counters.At(sh.job(e.Ref).counters).order})
 		}
 	}
 	c.unlockAll(set)

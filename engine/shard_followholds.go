@@ -79,7 +79,7 @@ func (f *Follower) sweep() {
 		f.absent = make(map[uint64]*reservationSet)
 	}
 	for id, s := range f.absent {
-		if f.tx.CountReserved(f.stamp, s, math.MaxInt) == 0 {
+		if s.count(&f.tx, f.stamp, math.MaxInt) == 0 {
 			s.free(&f.tx, f.stamp)
 			delete(f.absent, id)
 		}
@@ -126,7 +126,7 @@ func (f *Follower) end(s *reservationSet, now Time, pos journal.Pos) {
 func (f *Follower) endHolds(now Time) {
 	for id, s := range f.absent {
 		var pos journal.Pos
-		if f.shared.holds != nil && f.tx.CountReserved(now, s, math.MaxInt) > 0 {
+		if f.shared.holds != nil && s.count(&f.tx, now, math.MaxInt) > 0 {
 			pos, _ = f.shared.holds.Close(id) // it fails only if another server has taken over, which nobody is told then
 		}
 		f.end(s, now, pos)

@@ -65,32 +65,28 @@ func (h *holder) origin() (o journal.Origin) {
 	return o
 }
 
-// GoOnRecord puts a session of that id, which has no reservations, on record. No record tells of what it does
-// before the end of a command is known.
-func (hs *reservationSet) GoOnRecord(session uint64) { hs.holder = &holder{id: session, told: true} }
-
-// GoneAt notes that the number of an absent session is gone, which is on record up to pos, or 0 if it is not. It
-// returns the session's id.
-func (hs *reservationSet) GoneAt(pos journal.Pos) (session uint64) {
-	hs.holder.gone = pos
-	return hs.holder.id
+// goOnRecord puts a client, the session of that id, on record: it has no reservations, or those that were the absent
+// session's. No record tells of what it does before the end of a command is known.
+func (cl *client) goOnRecord(session uint64, held *reservationSet) {
+	if cl.reserved = held; held == nil {
+		cl.set().holder = &holder{id: session, told: true}
+	}
 }
 
-// Offset is where in the input of a session on record the command ends that was executed last.
-func (hs *reservationSet) Offset() uint64 { return hs.holder.offset }
+// offset is where in the input of a client on record the command ends that was executed last.
+func (cl *client) offset() uint64 { return cl.reserved.holder.offset }
 
-// GoOnAt says that the session goes on behind that place of its input, of which records have told.
-func (hs *reservationSet) GoOnAt(offset uint64) { hs.holder.offset, hs.holder.told = offset, true }
-
-// CommandEnds says where in the input of a session on record the command ends that is executed next.
-func (hs *reservationSet) CommandEnds(offset uint64) {
-	hs.holder.offset, hs.holder.told = offset, false
+// commandEnds says where in the input of a client on record the command ends that is executed next, or, if records
+// have told of it, was executed last.
+func (cl *client) commandEnds(offset uint64, told bool) {
+	cl.reserved.holder.offset, cl.reserved.holder.told = offset, told
 }
 
-// RecordAll puts a session of that id on record, with all that it has reserved. It reports false, and leaves it off
-// the record, if the records take more bytes than room has, from which they are taken, if its number is gone, or if
-// another server has taken over.
-func (c *tx) RecordAll(now Time, hs *reservationSet, session uint64, room *atomic.Int64) bool {
+// RecordAll puts a client, the session of that id, on record, with all that it has reserved. It reports false, and
+// leaves it off the record, if the records take more bytes than room has, from which they are taken, if its
+// number is gone, or if another server has taken over.
+func (c *tx) RecordAll(now Time, cl *client, session uint64, room *atomic.Int64) bool {
+	hs := cl.set()
 	// Whoever has the lock of one of its shards finds all of it on record there, or nothing.
 	c.lockAll(hs.shards, now)
 	ok := c.recordAll(hs, session, room)

@@ -6,13 +6,13 @@ import "trellis/codec"
 // returns errNotFound if there is no such job, or why the change could not be recorded. Then nothing has
 // changed.
 
-// Delete deletes a job that is among these reservations, or that nobody has reserved unless it has to be.
-func (c *tx) Delete(now Time, id uint64, by *reservationSet, mustHave bool, out *Output) error {
+// Delete deletes a job that a client has reserved, or that nobody has reserved unless it has to be.
+func (c *tx) Delete(now Time, id uint64, by *client, mustHave bool, out *Output) error {
 	sh, r, j := c.lockJob(now, id, out)
 	if sh == nil {
 		return errNotFound
 	}
-	if !sh.reservedBy(by, j) && (j.state == reserved || mustHave) {
+	if !sh.reservedBy(by.reserved, j) && (j.state == reserved || mustHave) {
 		return c.refuse(sh, out)
 	}
 	c.spend(j.cost() - 1) // any command costs one
@@ -25,8 +25,8 @@ func (c *tx) Delete(now Time, id uint64, by *reservationSet, mustHave bool, out 
 	return err
 }
 
-// Bury buries a job that is among these reservations.
-func (c *tx) Bury(now Time, id uint64, by *reservationSet, pri uint32, out *Output) error {
+// Bury buries a job that a client has reserved.
+func (c *tx) Bury(now Time, id uint64, by *client, pri uint32, out *Output) error {
 	sh, r, j := c.lockReserved(now, id, by, out)
 	if sh == nil {
 		return errNotFound
@@ -44,9 +44,9 @@ func (c *tx) Bury(now Time, id uint64, by *reservationSet, pri uint32, out *Outp
 	return err
 }
 
-// Touch starts the time to run of a job anew that is among these reservations. It is on record if the
+// Touch starts the time to run of a job anew that a client has reserved. It is on record if the
 // reservation is.
-func (c *tx) Touch(now Time, id uint64, by *reservationSet, out *Output) error {
+func (c *tx) Touch(now Time, id uint64, by *client, out *Output) error {
 	sh, r, j := c.lockReserved(now, id, by, out)
 	if sh == nil {
 		return errNotFound
@@ -70,15 +70,15 @@ func (c *tx) KickJob(now Time, id uint64, out *Output) error {
 	return err
 }
 
-// MoveJob moves a job to another tube. One that is among these reservations is ready there; one that others
+// MoveJob moves a job to another tube. One that a client has reserved is ready there; one that others
 // have reserved is not found.
-func (c *tx) MoveJob(now Time, id uint64, by *reservationSet, tube string, out *Output) error {
+func (c *tx) MoveJob(now Time, id uint64, by *client, tube string, out *Output) error {
 	to := c.shared.shardFor([]byte(tube))
 	from, r, j, locked := c.lockJobWith(to.self, now, id, out)
 	if from == nil {
 		return errNotFound
 	}
-	if j.state == reserved && !from.reservedBy(by, j) || j.state == tombstone {
+	if j.state == reserved && !from.reservedBy(by.reserved, j) || j.state == tombstone {
 		out.dependOn(from.dependsOnEnds())
 		c.unlockAll(locked)
 		return errNotFound
@@ -100,9 +100,9 @@ func (c *tx) Peek(now Time, id uint64, out *Output) error {
 	return nil
 }
 
-// PeekFirst is Peek for the first of a tube's jobs in a state, which is not reserved.
-func (c *tx) PeekFirst(now Time, t *tube, of codec.State, out *Output) error {
-	sh := t.shard
+// PeekFirst is Peek for the first job in a state of the tube that the client uses, which is not reserved.
+func (c *tx) PeekFirst(now Time, cl *client, of codec.State, out *Output) error {
+	t, sh := cl.used, cl.used.shard
 	sh.lock(c, now)
 	return c.peekFirst(sh, t, stateOf(of), out)
 }

@@ -103,7 +103,7 @@ type usage struct {
 
 	keys atomic.Int64 // unique and limited keys, each by tube
 
-	refusedMemory, refusedTubes, refusedKeys atomic.Uint64
+	refusedMemory, refusedTubes, refusedWatching, refusedKeys atomic.Uint64
 }
 
 // jobMemory is what a job takes beside its body: its record, its counters, and

@@ -56,13 +56,9 @@ func (o *Output) answer(err error, reply string) {
 	}
 }
 
-// executesFor says for which session, the one that has these reservations, a command is executed from now
-// on: records name it if it is on record.
-func (o *Output) executesFor(hs *reservationSet) {
-	if o.by = nil; hs != nil {
-		o.by = hs.holder
-	}
-}
+// executesFor says for which client, whose session is on record, a command is executed from now on: records name
+// it.
+func (o *Output) executesFor(cl *client) { o.by = cl.reserved.holder }
 
 // executesForNone says that no command is executed for a session on record any more.
 func (o *Output) executesForNone() { o.by = nil }

@@ -72,9 +72,10 @@ func (in *incoming) change() change {
 // it appends the reply that says so, and returns errDuplicate. Where the journal has no room, the put waits: rest
 // is to be finished with EndPut when there is some. A put that is refused, and for which there would be room, uses
 // up an id, and the result is errRefused.
-func (c *tx) Put(now Time, t *tube, cmd *codec.Command, refused bool, out *Output) (
+func (c *tx) Put(now Time, cl *client, cmd *codec.Command, refused bool, out *Output) (
 	id uint64, rest *incoming, err error,
 ) {
+	t := cl.used
 	var keys *journal.Keys
 	if cmd.Tags != nil {
 		keys = c.keys.set(cmd.Tags)
@@ -273,7 +274,8 @@ func (c *tx) discard(t *tube, in *incoming) {
 
 // BeginPut finds a place for a body that has not arrived. The job gets its id now,
 // as in beanstalkd. In the journal it is a job when its body has come.
-func (c *tx) BeginPut(now Time, t *tube, cmd *codec.Command) *incoming {
+func (c *tx) BeginPut(now Time, cl *client, cmd *codec.Command) *incoming {
+	t := cl.used
 	in := c.keep(incoming{pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size})
 	if cmd.Tags != nil {
 		in.keys, in.timed = new(putKeys).set(cmd.Tags), cmd.Tags.HasExpiry
@@ -320,7 +322,8 @@ func (c *tx) admitIncoming(t *tube, in *incoming) (account *tally, ok bool) {
 
 // PutChunk takes a piece of a body. If there is no memory for it, what has come before is
 // freed now, and the rest is discarded.
-func (c *tx) PutChunk(now Time, t *tube, in *incoming, p []byte) {
+func (c *tx) PutChunk(now Time, cl *client, in *incoming, p []byte) {
+	t := cl.used
 	if in.id == 0 {
 		return
 	}
@@ -356,7 +359,8 @@ func (c *tx) admitMore(in *incoming, n int) bool {
 func (in *incoming) CompletePut(now Time) { in.since = now }
 
 // EndPut makes a job of a put whose body has come, as Put does.
-func (c *tx) EndPut(now Time, t *tube, in *incoming, out *Output) (id uint64, err error) {
+func (c *tx) EndPut(now Time, cl *client, in *incoming, out *Output) (id uint64, err error) {
+	t := cl.used
 	id = in.id
 	recorded := c.recordLarge(t, in, out)
 	t.shard.lock(c, now)
@@ -372,13 +376,14 @@ func (c *tx) EndPut(now Time, t *tube, in *incoming, out *Output) (id uint64, er
 	return id, err
 }
 
-// DiscardPut ends a put that is not to become a job, of a client with these reservations. It reports false when
+// DiscardPut ends a put of a client that is not to become a job. It reports false when
 // the journal has no room for that at this moment.
-func (c *tx) DiscardPut(now Time, t *tube, in *incoming, client *reservationSet) (done bool) {
+func (c *tx) DiscardPut(now Time, cl *client, in *incoming) (done bool) {
+	t := cl.used
 	if in.id != 0 {
 		var by *holder
-		if client != nil {
-			by = client.holder
+		if cl.reserved != nil {
+			by = cl.reserved.holder
 		}
 		t.shard.lock(c, now)
 		// If that fails for good, a restart brings the job: nobody was told that there
@@ -443,12 +448,13 @@ func (in *incoming) Detach() (kept *incoming, arrived []byte) {
 }
 
 // AttachPut goes on with a put that was detached.
-func (c *tx) AttachPut(now Time, t *tube, kept *incoming, arrived []byte) *incoming {
+func (c *tx) AttachPut(now Time, cl *client, kept *incoming, arrived []byte) *incoming {
+	t := cl.used
 	in := c.keep(*kept)
 	if in.id != 0 {
 		in.id = 0
 		c.placeIncoming(now, t, in)
-		c.PutChunk(now, t, in, arrived)
+		c.PutChunk(now, cl, in, arrived)
 	}
 	return in
 }

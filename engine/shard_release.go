@@ -1,7 +1,7 @@
 package engine
 
-// Release releases a job that is among these reservations.
-func (c *tx) Release(now Time, id uint64, by *reservationSet, pri, delay uint32, out *Output) error {
+// Release releases a job that a client has reserved.
+func (c *tx) Release(now Time, id uint64, by *client, pri, delay uint32, out *Output) error {
 	sh, r, j := c.lockReserved(now, id, by, out)
 	if sh == nil {
 		return errNotFound
@@ -45,14 +45,14 @@ func (sh *shard) changeReleased(r ref, j *job, ch *change, what fate, out *Outpu
 
 // releaseDead is Release for a job that goes to the dead tube. While it has no lock, the
 // job or the setting may change: it looks anew when it has those of both shards.
-func (c *tx) releaseDead(now Time, id uint64, by *reservationSet, pri, delay uint32, out *Output) error {
+func (c *tx) releaseDead(now Time, id uint64, by *client, pri, delay uint32, out *Output) error {
 	var dead shardSet
 	for {
 		sh, r, j, locked := c.lockJobWith(dead, now, id, out)
 		if sh == nil {
 			return errNotFound
 		}
-		if !sh.reservedBy(by, j) {
+		if !sh.reservedBy(by.reserved, j) {
 			out.dependOn(sh.dependsOnEnds())
 			c.unlockAll(locked)
 			return errNotFound

@@ -8,25 +8,11 @@ import (
 
 // A request is what a client asks for that reserves.
 type request struct {
-	Waiter   waiter
-	Watched  []subscription
-	Shards   shardSet         // of the watched tubes
-	Weights  *weights         // by which tubes are chosen; nil if by priority
-	Reserved **reservationSet // of the client; made with its first reservation
-	Until    Time             // when the wait for a job is to end; there is none before it begins if that has come
-	Informed bool             // the client is told more of each job
-	Aged     bool             // it stands before those in the queues who began to wait later
-}
-
-// set returns the client's reservations, which it makes if need be.
-func (q *request) set() *reservationSet { return made(q.Reserved) }
-
-// made returns a client's reservations, which it makes if need be.
-func made(hs **reservationSet) *reservationSet {
-	if *hs == nil {
-		*hs = new(reservationSet)
-	}
-	return *hs
+	Client   *client
+	Weights  *weights // by which tubes are chosen; nil if by priority
+	Until    Time     // when the wait for a job is to end; there is none before it begins if that has come
+	Informed bool     // the client is told more of each job
+	Aged     bool     // it stands before those in the queues who began to wait later
 }
 
 // A verdict is how a reserve goes on.
@@ -42,10 +28,10 @@ const (
 // Reserve reserves the first ready job of the watched tubes, or that of the tube which the weights choose, and
 // appends the reply; or it queues the client for one.
 func (c *tx) Reserve(now Time, q *request, out *Output) (verdict, error) {
-	c.spend(len(q.Watched) / watchesPerCost)
+	c.spend(len(q.Client.watched) / watchesPerCost)
 	// The shards in which it has reserved jobs matter only for the safety
 	// margin, but they must be looked at in the same moment.
-	set := q.Shards | (*q.Reserved).set()
+	set := q.Client.watchedShards | q.Client.reserved.set()
 	c.lockAll(set, now)
 	v, err := c.reserveFirst(now, q, out)
 	c.unlockAll(set)
@@ -58,12 +44,12 @@ func (c *tx) reserveFirst(now Time, q *request, out *Output) (verdict, error) {
 	var r ref
 	var from *tube
 	if q.Weights != nil {
-		if from, r = q.Weights.pick(q.Watched); from != nil {
+		if from, r = q.Weights.pick(q.Client.watched); from != nil {
 			first = from.shard.job(r)
 		}
 	} else {
-		for i := range q.Watched {
-			t := q.Watched[i].tube
+		for i := range q.Client.watched {
+			t := q.Client.watched[i].tube
 			tr := t.candidate()
 			if tr == 0 {
 				continue
@@ -78,7 +64,7 @@ func (c *tx) reserveFirst(now Time, q *request, out *Output) (verdict, error) {
 	}
 	sh := from.shard
 	pos := sh.dependsOn(first.at())
-	held, err := sh.reserve(q.set(), r, first)
+	held, err := sh.reserve(q.Client.set(), r, first)
 	if err != nil {
 		return gotJob, err
 	}
@@ -90,23 +76,25 @@ func (c *tx) reserveFirst(now Time, q *request, out *Output) (verdict, error) {
 // waitOr queues the client for a job, unless there is a reason not to. All locks are held.
 func (c *tx) waitOr(now Time, q *request, out *Output) verdict {
 	soon := MaxTime
-	for h := (*q.Reserved).list(); h != nil; h = h.next {
+	for h := q.Client.reserved.list(); h != nil; h = h.next {
 		soon = min(soon, h.marginBegins())
 	}
 	switch {
 	case soon <= now:
-		c.DependOnEnds(q.Shards, out)
+		c.DependOnNone(q.Client, out)
 		return deadlineSoon
 	case q.Until <= now:
-		c.DependOnEnds(q.Shards, out)
+		c.DependOnNone(q.Client, out)
 		return timedOut
 	}
-	q.Waiter.Wait(q.Until, soon, now)
-	for i := range q.Watched {
+	watched := q.Client.watched
+	watched[0].waiter.Wait(q.Until, soon, now)
+	q.Client.claimed.Store(claimWaiting)
+	for i := range watched {
 		if q.Aged {
-			q.Watched[i].enqueueAged()
+			watched[i].enqueueAged()
 		} else {
-			q.Watched[i].enqueue()
+			watched[i].enqueue()
 		}
 	}
 	return mustWait
@@ -114,12 +102,12 @@ func (c *tx) waitOr(now Time, q *request, out *Output) verdict {
 
 // Handed appends the reply that hands out the job of that id, for which a client has waited and which the reply
 // depends on pos. It returns false if the client does not have the job any more.
-func (c *tx) Handed(now Time, id uint64, of *reservationSet, pos journal.Pos, informed bool, out *Output) bool {
+func (c *tx) Handed(now Time, id uint64, cl *client, pos journal.Pos, informed bool, out *Output) bool {
 	sh, _, j := c.shared.lockJob(c, id, now)
 	if sh == nil {
 		return false
 	}
-	has := sh.reservedBy(of, j)
+	has := sh.reservedBy(cl.reserved, j)
 	if has {
 		out.dependOn(pos)
 		out.appendReserved(sh, j, informed)
@@ -130,7 +118,7 @@ func (c *tx) Handed(now Time, id uint64, of *reservationSet, pos journal.Pos, in
 
 // ReserveJob reserves the job of that id, whatever state it is in, and appends the reply. works: the
 // client has begun to work, even if there is no memory for the reservation.
-func (c *tx) ReserveJob(now Time, id uint64, hs **reservationSet, informed bool, out *Output) (works bool, err error) {
+func (c *tx) ReserveJob(now Time, id uint64, cl *client, informed bool, out *Output) (works bool, err error) {
 	sh, r, j := c.lockJob(now, id, out)
 	if sh == nil {
 		return false, errNotFound
@@ -144,13 +132,13 @@ func (c *tx) ReserveJob(now Time, id uint64, hs **reservationSet, informed bool,
 	}
 	pos := sh.dependsOn(since)
 	// If the reservation is on record, that alone takes the job from where it is.
-	if *hs == nil || (*hs).holder == nil {
+	if cl.reserved == nil || cl.reserved.holder == nil {
 		if err := sh.recordTaken(j, out); errors.Is(err, journal.ErrRoom) || err != nil && sh.shared.barrier != nil {
 			sh.unlock(c)
 			return false, err
 		}
 	}
-	held, err := sh.reserve(made(hs), r, j)
+	held, err := sh.reserve(cl.set(), r, j)
 	if err == nil {
 		out.dependOn(max(pos, held))
 		out.appendReserved(sh, j, informed)
@@ -159,12 +147,12 @@ func (c *tx) ReserveJob(now Time, id uint64, hs **reservationSet, informed bool,
 	return true, err
 }
 
-// HasReserved reports whether a job is among these reservations.
-func (c *tx) HasReserved(now Time, id uint64, of *reservationSet) bool {
+// HasReserved reports whether a client has reserved a job.
+func (c *tx) HasReserved(now Time, cl *client, id uint64) bool {
 	sh, _, j := c.shared.lockJob(c, id, now)
 	if sh == nil {
 		return false
 	}
 	defer sh.unlock(c)
-	return sh.reservedBy(of, j)
+	return sh.reservedBy(cl.reserved, j)
 }

@@ -80,6 +80,7 @@ func (c *tx) AddTo(s *Snapshot, now Time) *Snapshot {
 	s.Tubes, s.Settings = e.registry.size(), e.settings.size()
 	s.RefusedMemory = e.usage.refusedMemory.Load()
 	s.RefusedTubes = e.usage.refusedTubes.Load()
+	s.RefusedWatching = e.usage.refusedWatching.Load()
 	s.RefusedKeys = e.usage.refusedKeys.Load()
 	s.Groups, s.Blocked = e.groups.size()
 	for _, sh := range e.shards {

@@ -12,8 +12,8 @@ type touches struct {
 }
 
 // touchesOf are those of all reservations that a session has now, by the command for whose reply out is.
-func touchesOf(hs *reservationSet, now Time, out *Output) touches {
-	return touches{at: now, reservations: hs.list(), changes: Output{by: out.by}}
+func touchesOf(cl *client, now Time, out *Output) touches {
+	return touches{at: now, reservations: cl.reserved.list(), changes: Output{by: out.by}}
 }
 
 // Touched is how many reservations were touched.

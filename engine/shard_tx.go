@@ -128,9 +128,9 @@ func (c *tx) lockJob(now Time, id uint64, out *Output) (sh *shard, r ref, j *job
 	return sh, r, j
 }
 
-// lockReserved is lockJob for a job that is among these reservations. Others are not found.
-func (c *tx) lockReserved(now Time, id uint64, by *reservationSet, out *Output) (sh *shard, r ref, j *job) {
-	if sh, r, j = c.lockJob(now, id, out); sh != nil && !sh.reservedBy(by, j) {
+// lockReserved is lockJob for a job that a client has reserved. Others are not found.
+func (c *tx) lockReserved(now Time, id uint64, by *client, out *Output) (sh *shard, r ref, j *job) {
+	if sh, r, j = c.lockJob(now, id, out); sh != nil && !sh.reservedBy(by.reserved, j) {
 		_ = c.refuse(sh, out)
 		return nil, 0, nil
 	}

@@ -11,17 +11,14 @@ type waiter interface {
 	// Wait begins the wait. Unless there is a job before, it ends at until, or at soon, when the safety margin of
 	// one of the client's jobs begins. All shards of the tubes for which it waits are locked.
 	Wait(until, soon, now Time)
-	// Claim ends the wait and returns where the job is to be reserved, nil if the wait
-	// has ended otherwise. It is one atomic step, so that a waiter gets one job.
-	Claim() *reservationSet
 	// Deliver follows a claim: the job of that id is reserved, and what is told of it
 	// depends on pos. Without an id there was no memory for that, and the waiter tries
 	// again. by is the goroutine that calls it.
 	Deliver(by *tx, id uint64, pos journal.Pos)
 	// Since is when the wait began. It does not change while the client stands in queues.
 	Since() Time
-	// Reservations are those of the client, to which who claims it may add, and whether it waits.
-	Reservations() (hs *reservationSet, waits bool)
+	// Client is what shards know of it.
+	Client() *client
 }
 
 // A subscription is a client's interest in one tube. While the client waits, it stands
@@ -31,12 +28,6 @@ type subscription struct {
 	tube       *tube
 	next, prev *subscription
 }
-
-// subscribe is a client's interest in a tube, which it counts among its watched ones already.
-func subscribe(w waiter, t *tube) subscription { return subscription{waiter: w, tube: t} }
-
-// Tube is the tube.
-func (w *subscription) Tube() *tube { return w.tube }
 
 func (w *subscription) enqueue() { w.enqueueBehind(w.tube.lastWaiting) }
 
@@ -94,27 +85,46 @@ func (w *subscription) dequeue() {
 	t.waiting--
 }
 
-// Dequeue takes a client, whose wait has ended, out of all queues that it still stands in.
-func (c *tx) Dequeue(now Time, watched []subscription, shards shardSet) {
-	c.lockAll(shards, now)
-	for i := range watched {
-		watched[i].dequeue()
+// StopWaiting ends the client's wait for a job. It reports false if there is none, or if somebody has claimed the
+// client to hand a job over: then it turns up in the mailbox.
+func (c *tx) StopWaiting(now Time, cl *client) bool {
+	if !cl.claim() {
+		return false
 	}
-	c.unlockAll(shards)
-	c.spend(len(watched) / watchesPerCost)
+	c.dequeue(now, cl)
+	cl.claimed.Store(claimFree)
+	return true
+}
+
+// EndClaim takes a client that was claimed out of all queues that it still stands in.
+func (c *tx) EndClaim(now Time, cl *client) {
+	if len(cl.watched) > 1 { // its only entry was taken by the claimer
+		c.dequeue(now, cl)
+	}
+	cl.claimed.Store(claimFree)
+}
+
+// dequeue takes a client, whose wait has ended, out of all queues that it still stands in.
+func (c *tx) dequeue(now Time, cl *client) {
+	c.lockAll(cl.watchedShards, now)
+	for i := range cl.watched {
+		cl.watched[i].dequeue()
+	}
+	c.unlockAll(cl.watchedShards)
+	c.spend(len(cl.watched) / watchesPerCost)
 }
 
 // watchesPerCost is how many tubes of a watch list can be looked at for a unit of cost.
 const watchesPerCost = 4
 
 // Margin returns when the safety margin of the first of a client's reservations begins, and whether the
-// client waits, in some shards that it watches. It may be later than when it began to wait: somebody else may
-// have deleted a job. Who does not wait has no margin.
-func (c *tx) Margin(now Time, w waiter, shards shardSet) (soon Time, waits bool) {
-	c.lockAll(shards, now)
-	hs, waits := w.Reservations()
-	first := hs.list() // who claims the client may add one, with one of these locks
-	c.unlockAll(shards)
+// client waits. It may be later than when it began to wait: somebody else may have deleted a job. Who does not
+// wait has no margin.
+func (c *tx) Margin(now Time, cl *client) (soon Time, waits bool) {
+	c.lockAll(cl.watchedShards, now)
+	waits = cl.claimed.Load() == claimWaiting
+	first := cl.reserved.list() // who claims the client may add one, with one of these locks
+	c.unlockAll(cl.watchedShards)
 	soon = MaxTime
 	if !waits {
 		return soon, false
@@ -127,12 +137,12 @@ func (c *tx) Margin(now Time, w waiter, shards shardSet) (soon Time, waits bool)
 	return soon, true
 }
 
-// DependOnEnds notes in out what an answer depends on that says that nothing is there in some shards.
-func (c *tx) DependOnEnds(shards shardSet, out *Output) {
+// DependOnNone notes in out what an answer depends on that says that no tube has a job that the client watches.
+func (c *tx) DependOnNone(cl *client, out *Output) {
 	if c.shared.cfg.Journal == nil {
 		return
 	}
-	for set := shards; set != 0; set &= set - 1 {
+	for set := cl.watchedShards; set != 0; set &= set - 1 {
 		out.dependOn(c.shared.shards[bits.TrailingZeros16(uint16(set))].dependsOnEnds())
 	}
 }
@@ -159,13 +169,13 @@ func (sh *shard) handOver(t *tube) {
 		}
 		w := t.firstWaiting
 		w.dequeue()
-		to := w.waiter.Claim()
-		if to == nil {
+		cl := w.waiter.Client()
+		if !cl.claim() {
 			continue // its wait has ended elsewhere a moment ago
 		}
 		j := sh.job(r)
 		id, pos := j.ID, sh.dependsOn(j.at())
-		held, err := sh.reserve(to, r, j)
+		held, err := sh.reserve(cl.set(), r, j)
 		if err != nil {
 			w.waiter.Deliver(sh.by, 0, 0) // no memory for its counters, or another server has taken over: the job stays
 			return

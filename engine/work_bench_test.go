@@ -12,7 +12,7 @@ import (
 )
 
 // putTagged puts a job with tags, in a batch of its own, and returns its id.
-func (c *client) putTagged(tags *codec.Tags, body []byte) uint64 {
+func (c *plantClient) putTagged(tags *codec.Tags, body []byte) uint64 {
 	c.must(&codec.Command{
 		Op: codec.OpPut, TTR: 1e9, Size: uint32(len(body)), Body: body, Terminated: true, Tags: tags,
 	}, "INSERTED ")
@@ -118,7 +118,7 @@ func BenchmarkFiring(b *testing.B) {
 }
 
 // set gives a tube one setting, and names a dead tube unless dead is empty.
-func (c *client) set(tube, dead string, key codec.TubeKey, value uint32) {
+func (c *plantClient) set(tube, dead string, key codec.TubeKey, value uint32) {
 	pairs := &codec.Pairs{Per: 1}
 	pairs.Given[key], pairs.Values[key] = true, value
 	cmd := &codec.Command{Op: codec.OpSetTube, Tube: []byte(tube), Pairs: pairs}
@@ -206,7 +206,7 @@ func BenchmarkMaxReserved(b *testing.B) {
 	producer := p.client(0)
 	producer.set(defaultTube, "", codec.KeyMaxReserved, places)
 	reserve := &codec.Command{Op: codec.OpReserve}
-	var working fifo.Queue[*client]
+	var working fifo.Queue[*plantClient]
 	for i := range workers {
 		producer.put(0, 0)
 		if c := p.client(0); (c.do(reserve) == Done) != (i < places) {
@@ -222,7 +222,7 @@ func BenchmarkMaxReserved(b *testing.B) {
 		c := working.Pop()
 		c.delete(c.replyID())
 		l.Refill()
-		next := (*client)(unsafe.Pointer(l.Next(l.now)))
+		next := (*plantClient)(unsafe.Pointer(l.Next(l.now)))
 		next.out.Buf = next.out.Buf[:0]
 		if next.session.Resume(l.now, &next.out); t.reserved != places {
 			b.Fatalf("%d jobs are reserved", t.reserved)
