@@ -111,8 +111,8 @@ func (c *conn) postpone() { c.loop.postponed = append(c.loop.postponed, c) }
 // has sent, answers a reserve that waits of one that will send no more, and closes a session.
 func (c *conn) makeUp(now time.Duration) {
 	defer c.loop.recovered()
-	if c.phase == authenticating && c.listener.channel() {
-		if err := c.channel().begin(now); err != nil {
+	if c.phase == authenticating && c.listener.channel() && c.channel().opening != nil {
+		if err := c.channel().beginLate(now); err != nil {
 			c.cutOff(now)
 			return
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"trellis/binlog/journal"
+	"trellis/reactor/internal/relay"
 	"trellis/reactor/internal/trunk"
 )
 
@@ -107,7 +108,7 @@ func serveRecording(t testing.TB, loops int, h hooks) *recording {
 // gateway lays a trunk whose gateway resumes sessions to a loop of the server.
 func (r *recording) gateway(l *loop) *trunkScript {
 	s := r.script(l)
-	s.end.version = trunk.ResumesSince
+	s.end.Speak(trunk.ResumesSince)
 	return s
 }
 
@@ -162,7 +163,7 @@ func TestSessionsOutliveTheirTrunkIfTheyCanGoOn(t *testing.T) {
 			t.Parallel()
 			r := serveRecording(t, 2, hooks{})
 			s := r.gateway(r.loops[0])
-			s.end.version = x.version
+			s.end.Speak(x.version)
 			id := r.dial().put("x")
 			s.say(opens(1, 1), input(1, "reserve\r\n"))
 			s.expectReplies(1, reserved(id, "x"))
@@ -254,21 +255,21 @@ func TestAPongWaitsForTheBarrier(t *testing.T) {
 	ping := func(n int) trunk.Item { return trunk.Item{Kind: trunk.KindPing, Number: uint32(n)} }
 	pong := func(n int) trunk.Item { return trunk.Item{Kind: trunk.KindPong, Number: uint32(n)} }
 	r.journal.atOnce.Store(false)
-	for n := range 2 * maxPings {
+	for n := range 2 * relay.MaxPings {
 		s.say(ping(n))
 	}
 	s.drained()
 	r.journal.commit(r.testServer, 2)
 	s.expect(pong(0), pong(1))
 	s.drained()
-	r.journal.commit(r.testServer, maxPings)
-	for n := 2; n < maxPings; n++ {
+	r.journal.commit(r.testServer, relay.MaxPings)
+	for n := 2; n < relay.MaxPings; n++ {
 		s.expect(pong(n))
 	}
 	s.drained()
 	s.say(ping(99), opens(1, 1), input(1, "list-tubes\r\n"), ping(100))
 	s.drained()
-	r.journal.commit(r.testServer, maxPings+3)
+	r.journal.commit(r.testServer, relay.MaxPings+3)
 	var got []string
 	for range 3 {
 		it := s.next()

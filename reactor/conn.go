@@ -401,10 +401,10 @@ func (c *conn) exhausted() bool {
 	}
 	if c.listener.channel() {
 		switch h := c.channel(); {
-		case h.more:
+		case h.relay.AwaitsInput():
 			return false
 		case c.phase == waiting:
-			return h.leaving && !c.takesLong()
+			return h.relay.IsLeaving() && !c.takesLong()
 		}
 	}
 	return c.phase <= serving && !c.HasInput()
@@ -431,7 +431,7 @@ func (c *conn) closeSession(now time.Duration) {
 	}
 	l.executing = c
 	done := false
-	if c.listener.channel() && c.channel().parts {
+	if c.listener.channel() && c.channel().relay.Parts() {
 		done = c.session.Part(l.time(now))
 	} else {
 		done = c.session.Close(l.time(now))
@@ -495,7 +495,7 @@ func (c *conn) end(now time.Duration) {
 	delete(l.granted, c)
 	delete(l.detached, c)
 	delete(l.proxied, c)
-	c.forgetDecided()
+	delete(l.replays, c)
 	l.streams.Discard(&c.Stream)
 	if x := c.backlogOrNil(); x != nil {
 		x.unthrottle()

@@ -100,7 +100,7 @@ func (c *conn) detachSession(copied *atomic.Int64) bool {
 		return false // its gateway's client goes on
 	case c.closure != open:
 		c.closure = closed // what it has not given back is ready in the next engine
-	case l.decided[c] != nil:
+	case l.replays[c] != nil:
 		return false // where its commands end that are still to be answered is not kept
 	case c.phase < draining:
 		d, ok := c.session.Detach()

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"trellis/engine"
-	"trellis/reactor/internal/trunk"
 )
 
 const (
@@ -195,7 +194,9 @@ func (c *conn) abandon(now time.Duration) {
 	c.sendUncommitted(now)
 	if c.listener.channel() {
 		h := c.channel()
-		h.parts = h.leader().version >= trunk.ResumesSince
+		if h.leader().ResumesSessions() {
+			h.relay.Part()
+		}
 	}
 	c.end(now)
 }

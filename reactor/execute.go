@@ -11,9 +11,9 @@ import (
 // Their replies are in loop.out, behind what was there before; if they were too
 // many, some have been written.
 func (c *conn) execute(now time.Duration, p []byte) (rest []byte) {
-	if l := c.loop; len(l.decided) > 0 {
-		if d := l.decided[c]; d != nil {
-			return c.executeDecided(d, now, p)
+	if l := c.loop; len(l.replays) > 0 {
+		if d := l.replays[c]; d != nil {
+			return c.executeReplay(d, now, p)
 		}
 	}
 	if r := c.session.Rate(); r != nil {
@@ -47,7 +47,7 @@ func (c *conn) executeUpTo(most int, now time.Duration, p []byte) (rest []byte, 
 		outcome := c.session.Execute(at, &l.cmd, &l.out)
 		l.executing = nil
 		if channel {
-			c.channel().made(&l.cmd, l.out.Buf[before:], outcome)
+			c.channel().replied(&l.cmd, l.out.Buf[before:], outcome)
 		}
 		if outcome == engine.Wait {
 			c.awaits(now, len(p) == 0)
@@ -100,7 +100,7 @@ func (c *conn) endWait(now time.Duration) {
 	outcome := c.session.Resume(l.time(now), &l.out)
 	l.executing = nil
 	if c.listener.channel() {
-		c.channel().madeMore(l.out.Buf, outcome)
+		c.channel().relay.RepliedMore(l.out.Buf, outcome)
 	}
 	if outcome == engine.Done {
 		c.noteActivity(now)

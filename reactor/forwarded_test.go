@@ -91,7 +91,7 @@ func TestASmallReplyIsNotBehindManyLargeOnes(t *testing.T) {
 	peek := fmt.Sprintf("peek %d\r\n", id)
 	items := []trunk.Item{opens(n, 1)}
 	for i := range uint32(n - 1) {
-		items = append(items, opens(i+1, uint64(i+2)), credit(i+1, maxReplyCredit-trunk.FirstCredit), input(i+1, peek))
+		items = append(items, opens(i+1, uint64(i+2)), credit(i+1, trunk.MaxCredit-trunk.FirstCredit), input(i+1, peek))
 	}
 	s.say(items...)
 	s.say(input(n, "list-tube-used\r\n"))

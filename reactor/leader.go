@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"trellis/binlog/journal"
@@ -20,11 +19,6 @@ const (
 	itemCost = 4
 	// openCost is to open a session and to close it.
 	openCost = 16
-
-	// maxGrants is how many bytes of grants a gateway may have on a trunk.
-	maxGrants = 64 << 20
-	// maxPings is how many pings of a gateway may wait to be answered. More are not answered.
-	maxPings = 32
 )
 
 var (
@@ -33,45 +27,16 @@ var (
 	errNoEngine   = errors.New("reactor: a server without an engine takes no trunks")
 )
 
-// leaderEnd is the leader's end of a trunk: it serves the clients of one loop of a gateway. It belongs
-// to its loop's goroutine.
+// leaderEnd is the leader's end of a trunk on a loop: it serves the clients of one loop of a gateway. It belongs to its
+// loop's goroutine.
 type leaderEnd struct {
+	*relay.Leader
 	stream.Trunk // of its channels
 
-	loop    *loop
-	out     relay.Trunk
-	name    string // of the gateway
-	number  uint32 // of the gateway's loop
-	version uint16 // of what is said
-
-	grants   map[uint32]grant
-	parts    map[uint32]grantPart // of those of which more is to come
-	size     int                  // of all grants and parts
-	channels []*channel           // by number; those that have ended stay until the gateway says close
-	last     uint64               // the id of the session that was opened last
-	pings    int                  // that wait to be answered
-	retired  bool                 // the last item was said
-	said     trunk.Item           // the last item
-
-	resumes  map[uint32]resumePart // those of which more is to come, by channel
-	resumed  int                   // bytes of resumes and effects that are kept
-	attached bool                  // all sessions were named that go on
-
-	sessions int    // that have not ended, those of channels included that have
-	left     bool   // the gateway ends
-	leaves   func() // is told when it has left and sessions is 0; nil does nothing
-}
-
-// grant is what some of the gateway's clients may do.
-type grant struct {
-	*engine.Grant
-	size int // as data of items
-}
-
-// grantPart is what has come of a grant.
-type grantPart struct {
-	tubes []string
-	size  int
+	loop   *loop
+	out    relay.Trunk
+	name   string // of the gateway
+	leaves func() // is called when the gateway has left, and all its sessions have ended; nil does nothing
 }
 
 // AcceptTrunk serves the clients of a gateway's loop, which has come over c and has been given c.Number. It
@@ -96,45 +61,48 @@ func (s *Server) AcceptTrunk(c TrunkConn) error {
 
 // newLeaderEnd is the leader's end of the trunk of a gateway's loop, which has that number.
 func newLeaderEnd(l *loop, out relay.Trunk, gateway string, number uint32) *leaderEnd {
-	e := &leaderEnd{
-		loop: l, out: out, name: gateway, number: number, version: 1,
-		grants: make(map[uint32]grant), parts: make(map[uint32]grantPart), resumes: make(map[uint32]resumePart),
-	}
+	e := &leaderEnd{loop: l, out: out, name: gateway}
 	e.Trunk.Init(e, relay.MaxOutput-relay.FewOutput)
+	e.Leader = relay.NewLeader(e, out, number)
 	return e
 }
 
-// welcome tells the gateway, which has come over c, what it has come to.
+// welcome says to the gateway, which has come over c, what it has come to.
 func (e *leaderEnd) welcome(c *TrunkConn) {
 	s := e.loop.server
-	e.version, e.leaves = min(max(c.Version, 1), cmp.Or(s.hooks.trunks, trunk.Version)), c.Leaves
-	w := trunk.Welcome{
-		Version: e.version, Extensions: s.cfg.Extensions, MaxJobSize: s.cfg.MaxJobSize, Term: c.Term, Fence: c.Fence,
-	}
-	e.say(trunk.Item{Kind: trunk.KindWelcome, Data: w.Append(nil)})
+	e.leaves = c.Leaves
+	e.Speak(min(max(c.Version, 1), cmp.Or(s.hooks.trunks, trunk.Version)))
+	e.Welcome(trunk.Welcome{
+		Extensions: s.cfg.Extensions, MaxJobSize: s.cfg.MaxJobSize, Term: c.Term, Fence: c.Fence,
+	})
 }
 
-// misuse is the error of a gateway that says what no gateway says.
-func (e *leaderEnd) misuse(channel uint32, what string) error {
-	return fmt.Errorf("channel %d: %s", channel, what)
+// NewChannel implements relay.LeaderHost.
+func (e *leaderEnd) NewChannel() *relay.Channel {
+	l := e.loop
+	h := new(channel)
+	l.members.Add(1)
+	l.server.channels.Add(1)
+	h.loop, h.listener = l, channelListener
+	h.Stream.Init(-1, stream.OnTrunk)
+	h.Channel.Init(&e.Trunk, trunk.FirstCredit)
+	h.join()
+	return &h.relay
 }
 
-// say sends an item, unless the last one was sent.
-func (e *leaderEnd) say(it trunk.Item) {
-	if e.retired {
-		return
-	}
-	e.said = it // on the stack it would have to be allocated
-	e.out.Send(&e.said)
-	e.said.Data = nil
-}
+// TakeMemory implements relay.LeaderHost.
+func (e *leaderEnd) TakeMemory(n int) bool { return e.loop.server.takeMemory(n) }
+
+// GiveMemory implements relay.LeaderHost.
+func (e *leaderEnd) GiveMemory(n int) { e.loop.server.gatewayMemory.Add(-int64(n)) }
 
 // Room implements stream.Line.
 func (e *leaderEnd) Room() int { return e.out.Room() }
 
 // Replies implements stream.Line.
 func (e *leaderEnd) Replies(s *stream.Stream, data []byte, last bool) {
-	connOfStream(s).channel().replies(data, last)
+	h := connOfStream(s).channel()
+	e.Reply(&h.relay, data, last, h.phase == waiting)
 }
 
 // End implements stream.Line.
@@ -142,131 +110,114 @@ func (e *leaderEnd) End(s *stream.Stream, reset bool) { connOfStream(s).channel(
 
 // take implements trunkEnd.
 func (e *leaderEnd) take(now time.Duration, it *trunk.Item) error {
-	e.loop.engine.Spend(itemCost)
-	if e.loop.stopping || e.loop.server.aborting.Load() {
+	l := e.loop
+	l.engine.Spend(itemCost)
+	if l.stopping || l.server.aborting.Load() {
 		return ErrClosed
 	}
-	switch it.Kind {
-	case trunk.KindGrant:
-		return e.grant(it)
-	case trunk.KindOpen:
-		return e.open(now, it)
-	case trunk.KindResume:
-		return e.resume(it)
-	case trunk.KindAttached:
-		return e.attach()
-	case trunk.KindPing:
-		e.ping(it.Number)
-		return nil
-	case trunk.KindLeave:
-		e.left = true
-		e.endAll(false)
-		e.tellLeft()
-		return nil
-	}
-	var h *channel
-	if it.Channel < uint32(len(e.channels)) {
-		h = e.channels[it.Channel]
-	}
-	switch {
-	case h == nil:
-		return e.misuse(it.Channel, it.Kind.String()+" for a channel that is not open")
-	case it.Kind == trunk.KindClose:
-		e.channels[it.Channel] = nil
-		h.closing(now, errClientGone)
-		return nil
-	case h.phase >= broken:
-		return nil // it was on its way when the session ended
-	}
-	switch it.Kind {
-	case trunk.KindInput:
-		return h.input(now, it.Data)
-	case trunk.KindEffects:
-		return h.effects(it)
-	case trunk.KindCredit:
-		return h.takeCredit(it.Number)
-	case trunk.KindHalfClose:
-		return h.halfClose(now, it.Flags)
-	}
-	return e.misuse(it.Channel, it.Kind.String()+" is not for a leader")
-}
-
-// grant takes what clients may do, or a part of it.
-func (e *leaderEnd) grant(it *trunk.Item) error {
-	part, err := trunk.ParseGrant(it.Data)
+	r, err := e.Item(it)
 	if err != nil {
 		return err
 	}
-	g := e.parts[it.Number]
-	g.tubes = append(g.tubes, part.Tubes...)
-	g.size += len(it.Data)
-	if e.size += len(it.Data); e.size > maxGrants {
-		return e.misuse(0, "more grants than may be kept")
+	switch r.Ask {
+	case relay.NoRequest:
+	case relay.EndAbsent:
+		l.resumptions.Push(resumption{end: e})
+	case relay.Pong:
+		e.ping(r.Number)
+	case relay.EndAll:
+		e.endAll(false)
+		e.tellLeft()
+	default:
+		return channelOf(r.Channel).do(now, &r)
 	}
-	if it.Flags&trunk.More != 0 {
-		e.parts[it.Number] = g
-		return nil
-	}
-	delete(e.parts, it.Number)
-	e.size -= e.grants[it.Number].size
-	e.grants[it.Number] = grant{Grant: engine.NewGrant(part.Name, engine.Rights(part.Rights), g.tubes).In(part.Account), size: g.size}
 	return nil
 }
 
-// open begins to serve a client.
-func (e *leaderEnd) open(now time.Duration, it *trunk.Item) error {
-	l := e.loop
-	l.engine.Spend(openCost)
-	o, err := trunk.ParseOpen(it.Data)
-	n := it.Channel
-	g := e.grants[it.Number].Grant
-	switch {
-	case err != nil:
-		return err
-	case e.left:
-		return e.misuse(n, "an open behind leave")
-	case g == nil && it.Number != 0:
-		return e.misuse(n, noGrant(it.Number))
-	case journal.NumberOf(o.Session) != e.number || o.Session <= e.last:
-		return e.misuse(n, fmt.Sprintf("session %d is opened behind %d, by loop %d", o.Session, e.last, e.number))
-	case e.isOpen(n):
-		return e.misuse(n, "it is open")
-	}
-	e.last = o.Session
-	h := e.channel(n, g, &o)
-	if l.held {
+// do does what the gateway asks for a client.
+func (h *channel) do(now time.Duration, r *relay.Request) error {
+	l := h.loop
+	switch r.Ask {
+	case relay.OpenSession:
+		l.engine.Spend(openCost)
+		h.client = clientOf(&r.Opening.Client)
+		if !l.held {
+			return h.begin(now, r.Opening)
+		}
+		opening := *r.Opening
+		h.opening = &opening
 		h.postpone()
 		return nil
+	case relay.ResumeSession:
+		h.client = clientOf(&r.Opening.Client)
+		if d := r.Opening.Replay; d != nil {
+			l.replay(&h.conn, d)
+		}
+		l.resumptions.Push(resumption{end: h.leader(), channel: h, session: r.Opening.Session, size: r.Opening.Size})
+		return nil
+	case relay.CloseSession:
+		h.closing(now, errClientGone)
+		return nil
 	}
-	return h.begin(now)
+	if h.phase >= broken {
+		return nil // it was on its way when the session ended
+	}
+	switch r.Ask {
+	case relay.Execute:
+		h.input(now, r.Data)
+	case relay.SendMore:
+		if int64(h.Credit())+int64(r.Number) > trunk.MaxCredit {
+			return h.relay.CreditError()
+		}
+		l.streams.AddCredit(&h.Stream, int(r.Number))
+	case relay.EndReplay:
+		if l.replays[&h.conn].IsOver() {
+			delete(l.replays, &h.conn)
+		}
+	case relay.EndInput:
+		h.halfClose(now)
+	case relay.Reconsider:
+		if h.phase != authenticating {
+			h.conclude(now)
+		}
+	}
+	return nil
 }
 
-func noGrant(number uint32) string { return fmt.Sprintf("no grant has the number %d", number) }
-
-// isOpen tells whether the gateway has opened a channel, and not closed it.
-func (e *leaderEnd) isOpen(n uint32) bool {
-	return n < uint32(len(e.channels)) && e.channels[n] != nil
-}
-
-// channel makes a channel for a client.
-func (e *leaderEnd) channel(n uint32, g *engine.Grant, o *trunk.Open) *channel {
+// ping answers a ping as soon as it is proven that this server led when the ping had come: it waits for the journal,
+// as replies do.
+func (e *leaderEnd) ping(number uint32) {
 	l := e.loop
-	if n >= uint32(len(e.channels)) {
-		e.channels = slices.Grow(e.channels, int(n)+1-len(e.channels))[:n+1]
+	if l.server.engine.Load() == nil {
+		e.Pong(number, false)
+		return
 	}
-	h := &channel{
-		grant: g, client: clientOf(o), id: o.Session, number: n,
-		window: trunk.FirstCredit, room: trunk.FirstCredit,
+	var pos journal.Pos
+	if b, ok := l.journal.(engine.Barrier); ok {
+		pos = b.Barrier()
 	}
-	e.channels[n] = h
-	e.sessions++
-	l.members.Add(1)
-	l.server.channels.Add(1)
-	h.loop, h.listener = l, channelListener
-	h.Stream.Init(-1, stream.OnTrunk)
-	h.Channel.Init(&e.Trunk, trunk.FirstCredit)
-	h.join()
-	return h
+	if !l.mustWait(pos) {
+		e.Pong(number, true)
+		return
+	}
+	l.awaitsCommit()
+	l.commits.pongs.Push(pong{e, number, pos})
+}
+
+// pong is the answer to a ping of a gateway's.
+type pong struct {
+	to        *leaderEnd
+	number    uint32
+	dependsOn journal.Pos
+}
+
+// answerPings answers the pings whose answers need not wait any more, and drops those that always would.
+func (k *commits) answerPings() {
+	failing := k.failing.Load()
+	for !k.pongs.Empty() && (failing || k.pongs.First().dependsOn <= k.committed) {
+		p := k.pongs.Pop()
+		p.to.Pong(p.number, !failing)
+	}
 }
 
 // writable implements trunkEnd: a channel that has waited for room goes on, and the next behind it.
@@ -275,31 +226,35 @@ func (e *leaderEnd) writable(time.Duration) { e.Next(e.loop.streams) }
 // disconnected implements trunkEnd. Sessions that may go on over another trunk do not end.
 func (e *leaderEnd) disconnected(time.Duration, error) {
 	e.Trunk.End()
-	e.endAll(e.version >= trunk.ResumesSince)
+	e.Disconnected()
+	e.endAll(e.ResumesSessions())
 }
 
-// endAll ends all channels, as if their clients had gone, or could not be heard for now. Nothing is executed
-// for them any more, and their sessions are closed, or part, in turn with what else there is to do.
+// endAll ends all channels, as if their clients had gone, or could not be heard for now. Nothing is executed for them
+// any more, and their sessions are closed, or part, in turn with what else there is to do.
 func (e *leaderEnd) endAll(part bool) {
-	for _, h := range e.channels {
-		if h != nil && h.phase < broken {
-			h.parts = part
-			h.fail()
-			e.loop.revoked = append(e.loop.revoked, &h.conn)
+	e.StopAll(part)
+	e.Trunk.CloseAll()
+	for _, h := range e.Channels() {
+		if h == nil {
+			continue
+		}
+		if c := channelOf(h); c.phase < broken {
+			c.fail()
+			e.loop.revoked = append(e.loop.revoked, &c.conn)
 		}
 	}
-	e.CloseAll()
 }
 
-// sessionEnded is told when all is given back that the session of a channel had.
+// sessionEnded is called when all is given back that the session of a channel had.
 func (e *leaderEnd) sessionEnded() {
-	e.sessions--
+	e.SessionEnded()
 	e.tellLeft()
 }
 
-// tellLeft tells that the gateway has left, and all its sessions.
+// tellLeft reports that the gateway has left, and all its sessions have ended.
 func (e *leaderEnd) tellLeft() {
-	if e.left && e.sessions == 0 && e.leaves != nil {
+	if e.HasLeft() && e.leaves != nil {
 		e.leaves()
 		e.leaves = nil
 	}

@@ -58,7 +58,7 @@ type loop struct {
 	number   uint32                     // with which the ids of its sessions begin, for the next engine or gateway; 0 for none
 	sessions uint64                     // that have had one of the ids
 	detached map[*conn]*engine.Detached // sessions without an engine
-	decided  map[*conn]*decided         // sessions that go on, of whose input a part is decided
+	replays  map[*conn]*relay.Replay    // of sessions that were resumed
 	granted  map[*conn]*engine.Grant    // clients that are known; nil without access control
 	proxied  map[*conn]accept.Endpoint  // what proxies have told of their clients; nil before the first
 

@@ -42,7 +42,7 @@ func BenchmarkResumptions(b *testing.B) {
 	}
 	for b.Loop() {
 		e := newLeaderEnd(l, new(sink), "gateway", testNumber)
-		e.version = trunk.ResumesSince
+		e.Speak(trunk.ResumesSince)
 		for in := range slices.Chunk(items, 600) { // a read
 			round(func(t time.Duration) {
 				for i := range in {

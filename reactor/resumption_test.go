@@ -81,7 +81,7 @@ func TestSessionsThatAreNotNamedEnd(t *testing.T) {
 	r := serveRecording(t, 2, hooks{})
 	s := r.gateway(r.loops[0])
 	other := &trunkScript{testTrunk: r.newTrunk(r.loops[1], testNumber+1), t: t}
-	other.end.version = trunk.ResumesSince
+	other.end.Speak(trunk.ResumesSince)
 	p := r.dial()
 	for n := range uint64(3) {
 		p.put("x")
@@ -230,8 +230,8 @@ func TestASessionGoesOnWithManyTubes(t *testing.T) {
 	}
 	s.say(attached, input(1, "ignore x\r\nreserve-mode weighted info\r\n"))
 	s.expectReplies(1, "WATCHING 1000\r\nUSING weighted info\r\n")
-	if s.end.resumed != 0 {
-		t.Errorf("%d bytes are kept", s.end.resumed)
+	if n := s.end.ResumeBytes(); n != 0 {
+		t.Errorf("%d bytes are kept", n)
 	}
 }
 
@@ -258,7 +258,7 @@ func TestAGatewayThatResumesWhatItMayNotLosesItsTrunk(t *testing.T) {
 		"input in between":     {more(1), input(1, "x")},
 		"no grant":             {{Kind: trunk.KindResume, Channel: 1, Number: 3, Data: resumesAs(1, 1, nil).Data}},
 		"partly answered":      {resumesAs(1, 1, func(x *trunk.Resume) { x.Partial = 1 })},
-		"an offset far away":   {resumesAs(1, 1, func(x *trunk.Resume) { x.Answered = maxAnswered + 1 })},
+		"an offset far away":   {resumesAs(1, 1, func(x *trunk.Resume) { x.Answered = journal.MaxOffset/2 + 1 })},
 		"a tube twice":         {resumesAs(1, 1, func(x *trunk.Resume) { x.Watched = []string{"a", "a"} })},
 		"no weights":           {resumesAs(1, 1, func(x *trunk.Resume) { x.Mode = codec.Weighted })},
 		"input too early":      {resumesAs(1, 1, asks), input(1, "x")},

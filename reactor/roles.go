@@ -244,7 +244,9 @@ func (c *conn) restore(x *relay.Session, now time.Duration) bool {
 	}
 	l.counts.resumed.Add(1)
 	c.enter(serving)
-	c.decide(x.Answered, x.Effects, x.Partial)
+	if d := relay.NewReplay(x.Answered, x.Effects, x.Partial); d != nil {
+		l.replay(c, d)
+	}
 	return true
 }
 

@@ -117,8 +117,8 @@ func (s *rolesServer) goneOn() {
 		for _, ts := range s.k.servers {
 			ts.onLoops(func(l *loop) {
 				waits := !l.resumptions.Empty()
-				for _, d := range l.decided {
-					waits = waits || d.awaits
+				for _, d := range l.replays {
+					waits = waits || d.AwaitsEffects()
 				}
 				if g := l.gateway; g != nil && s.k.leader.Load() != ts {
 					for c, f := range g.clients {

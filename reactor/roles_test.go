@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"trellis/binlog/journal"
+	"trellis/reactor/internal/relay"
 )
 
 // Clients of a leader that hands over notice nothing, with jobs or without, whatever they are about, if it leads
@@ -545,7 +546,7 @@ func TestWhoIsNotAnsweredYetDoesNotGoOnAgain(t *testing.T) {
 	c.do("use u\r\n", "USING u\r\n")
 	ts.onLoops(func(l *loop) {
 		x := journal.Effect{Session: session(1), Offset: 100, ID: 77, Kind: journal.EffectPut, State: journal.Ready}
-		l.conns[0].decide(80, []journal.Effect{x}, 0)
+		l.replay(l.conns[0], relay.NewReplay(80, []journal.Effect{x}, 0))
 	})
 	k.resign(ts)
 	k.lead(ts)

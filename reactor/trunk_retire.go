@@ -5,7 +5,6 @@ import (
 
 	"trellis/engine"
 	"trellis/reactor/internal/relay"
-	"trellis/reactor/internal/trunk"
 )
 
 // unflushed is how many bytes the system has not got of what the loop's clients are owed, and is more than 0
@@ -24,29 +23,23 @@ func (l *loop) unflushed() (bytes int64) {
 		e, ok := t.end.(*leaderEnd)
 		switch {
 		case !ok:
-		case e.version < trunk.ResumesSince:
+		case !e.ResumesSessions():
 			bytes += e.pendingOutput()
 		case busy || e.Waiting():
 			bytes++
 		default:
-			e.retire()
+			e.Retire()
 		}
 		bytes += int64(t.pending())
 	}
 	return bytes
 }
 
-// retire tells the gateway that no more commands are executed. It is the last item.
-func (e *leaderEnd) retire() {
-	e.say(trunk.Item{Kind: trunk.KindRetire})
-	e.retired = true
-}
-
 // pendingOutput is what the trunk's clients are owed.
 func (e *leaderEnd) pendingOutput() (bytes int64) {
-	for _, h := range e.channels {
+	for _, h := range e.Channels() {
 		if h != nil {
-			bytes += int64(h.Owed())
+			bytes += int64(channelOf(h).Owed())
 		}
 	}
 	return bytes
@@ -56,7 +49,7 @@ func (e *leaderEnd) pendingOutput() (bytes int64) {
 func (l *loop) endRetired() {
 	now := l.server.now()
 	for _, t := range slices.Clone(l.trunks.list) {
-		if e, ok := t.end.(*leaderEnd); ok && e.retired {
+		if e, ok := t.end.(*leaderEnd); ok && e.IsRetired() {
 			t.fail(now, relay.ErrRetired)
 		}
 	}

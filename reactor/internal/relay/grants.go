@@ -80,3 +80,54 @@ func grantItems(g *engine.Grant) (items []trunk.Item) {
 		}
 	}
 }
+
+// givenGrants are what clients of a gateway may do, by the numbers under which it names them.
+type givenGrants struct {
+	all   map[uint32]givenGrant
+	parts map[uint32]grantPart // of those of which more is to come
+	size  int                  // of all grants and parts, as data of items
+}
+
+type givenGrant struct {
+	*engine.Grant
+	size int
+}
+
+// grantPart is what has come of a grant.
+type grantPart struct {
+	tubes []string
+	size  int
+}
+
+func newGivenGrants() givenGrants {
+	return givenGrants{all: make(map[uint32]givenGrant), parts: make(map[uint32]grantPart)}
+}
+
+// get returns the grant of a number, which is nil for 0. It reports false if there is none.
+func (t *givenGrants) get(number uint32) (g *engine.Grant, ok bool) {
+	g = t.all[number].Grant
+	return g, g != nil || number == 0
+}
+
+// take takes what clients may do, or a part of it.
+func (t *givenGrants) take(it *trunk.Item) error {
+	part, err := trunk.ParseGrant(it.Data)
+	if err != nil {
+		return err
+	}
+	g := t.parts[it.Number]
+	g.tubes = append(g.tubes, part.Tubes...)
+	g.size += len(it.Data)
+	if t.size += len(it.Data); t.size > maxGrants {
+		return misuse(0, "more grants than may be kept")
+	}
+	if it.Flags&trunk.More != 0 {
+		t.parts[it.Number] = g
+		return nil
+	}
+	delete(t.parts, it.Number)
+	t.size -= t.all[it.Number].size
+	grant := engine.NewGrant(part.Name, engine.Rights(part.Rights), g.tubes).In(part.Account)
+	t.all[it.Number] = givenGrant{Grant: grant, size: g.size}
+	return nil
+}

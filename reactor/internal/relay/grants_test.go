@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"trellis/engine"
+	"trellis/reactor/internal/trunk"
 )
 
 // A leader keeps so many grants of a gateway. The one that is forgotten is told again.
@@ -45,5 +46,21 @@ func TestTheOldestGrantIsForgottenForANewOne(t *testing.T) {
 	}
 	if n, ok := g.grantNumber(engine.NewGrant("huge", engine.RightAll, huge)); ok {
 		t.Errorf("a grant that no leader takes has the number %d", n)
+	}
+}
+
+// Grants that are sent again take the place of others, also in the account of their size.
+func TestAGrantThatIsSentAgainTakesThePlaceOfTheOther(t *testing.T) {
+	t.Parallel()
+	given := newGivenGrants()
+	small := trunk.Grant{Name: "some", Rights: uint8(engine.RightPut), Tubes: []string{"other"}}
+	data, _ := small.Append(nil)
+	for range 1000 {
+		if err := given.take(&trunk.Item{Kind: trunk.KindGrant, Number: 3, Data: data}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if given.size != len(data) {
+		t.Errorf("the grants have %d bytes, want %d", given.size, len(data))
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/reactor/internal/relay"
 	"trellis/reactor/internal/stream"
 	"trellis/reactor/internal/trunk"
 )
@@ -47,9 +48,10 @@ func (c *resumer) limit(credit int) {
 	done := make(chan struct{})
 	c.s.loop.call(func(*loop) {
 		defer close(done)
-		if h := c.s.end.channels[c.channel]; h != nil {
+		if side := c.s.end.Channels()[c.channel]; side != nil {
+			h := channelOf(side)
 			h.Channel.Init(h.Trunk(), 0)
-			_ = h.takeCredit(uint32(credit))
+			h.loop.streams.AddCredit(&h.Stream, credit)
 		}
 	})
 	<-done
@@ -208,7 +210,7 @@ func (x *cutCase) run(t *testing.T, credit int, f func(c *resumer)) *resumer {
 	t.Helper()
 	r := serveRecording(t, 1, hooks{})
 	other := r.script(r.loops[0])
-	other.end.number++
+	other.end.Leader = relay.NewLeader(other.end, other, testNumber+1)
 	o := trunk.OpenOf(session(1)+1<<(64-journal.NumberBits), testClient)
 	other.say(trunk.Item{Kind: trunk.KindOpen, Channel: 1, Data: o.Append(nil)})
 	for in := x.before; in != ""; {
@@ -224,7 +226,7 @@ func (x *cutCase) run(t *testing.T, credit int, f func(c *resumer)) *resumer {
 	n := c.testServer.engine.Snapshot(0)
 	c.jobs = n.Ready + n.Reserved + n.Delayed + n.Buried
 	r.onLoops(func(*loop) {
-		if n := c.s.end.resumed; n != 0 {
+		if n := c.s.end.ResumeBytes(); n != 0 {
 			t.Errorf("%d bytes of effects are kept", n)
 		}
 	})
@@ -362,7 +364,9 @@ func TestWhatIsNotKnownResetsTheClient(t *testing.T) {
 		if x.misfit {
 			misfits, unknown = 1, 0
 		}
-		if sum := r.sum(); !c.reset || c.got != x.told || sum.Misfits != misfits || sum.Unknown != unknown || len(r.loops[0].decided) > 0 {
+		replays := 0
+		r.onLoops(func(l *loop) { replays += len(l.replays) })
+		if sum := r.sum(); !c.reset || c.got != x.told || sum.Misfits != misfits || sum.Unknown != unknown || replays > 0 {
 			t.Errorf("%s: got %q, reset %v, %d misfits, %d unknown", what, c.got, c.reset, sum.Misfits, sum.Unknown)
 		}
 		id := p.put("b")
@@ -417,7 +421,7 @@ func TestTheInputOfAnOwnClientMayBeDecided(t *testing.T) {
 		const in = "use a\r\nput 0 0 9 1\r\nx\r\n"
 		ts.onLoops(func(l *loop) {
 			x := journal.Effect{Session: session(1), Offset: 100 + uint64(len(in)), ID: 77, Kind: journal.EffectPut, State: journal.Ready}
-			l.conns[0].decide(100, []journal.Effect{x}, uint32(len("USING a\r\nIN")))
+			l.replay(l.conns[0], relay.NewReplay(100, []journal.Effect{x}, uint32(len("USING a\r\nIN"))))
 		})
 		c.send(in[:20])
 		c.send(in[20:])
