@@ -155,12 +155,12 @@
 //
 // # One server of several
 //
-// A server that may be replaced by another one depends on more than its own journal: a
-// reply that tells of the queue's state waits for a position that proves that nobody had
-// taken over (engine.Session.Replied). When it is to hand over, Hold gives commands that have begun a moment to end, and
-// then stops all execution: no command, no deadline, no end of a session changes the engine, so that nothing is recorded
-// behind what is committed then. Replies go out as they are committed. When it has been replaced, Abort resets all
-// connections: what was not sent by then may not be true.
+// A server that may be replaced by another one depends on more than its own journal: a reply that tells of the
+// queue's state waits for a position that proves that nobody had taken over (engine.Session.Replied). When it is to
+// hand over, Hold gives commands that have begun a moment to end, and then stops all execution: no command, no
+// deadline, no end of a session changes the engine, so that nothing is recorded behind what is committed then.
+// Replies go out as they are committed. When it has been replaced, Abort resets all connections: what was not sent by
+// then may not be true.
 //
 // A server may outlive its engine, if all that was executed has been committed: Detach takes it away from
 // a held server, and Attach gives it another one with the same jobs. What a session has asked for
@@ -179,54 +179,36 @@
 //
 // # Channels
 //
-// The clients of another server, a gateway, come over trunks, which [Server.AcceptTrunk] takes. A
-// leaderEnd gives each of them a channel: a connection whose socket is a channel of the trunk. It
-// is a struct around a conn, as one of TLS is, told by the number of its listener, so that all the rest
-// of the reactor deals with it as with any other. gnet does not know it; socket.go, write and the loop's list
-// of connections are where that shows.
+// The clients of another server, a gateway, come over trunks, which [Server.AcceptTrunk] takes. What is said on a
+// trunk, and what becomes of sessions when it ends, is decided in package relay. A leaderEnd is its host here, and
+// gives each client a channel: a connection whose socket is a channel of the trunk. It is a struct around a conn, as
+// one of TLS is, told by the number of its listener, so that all the rest of the reactor deals with it as with any
+// other. gnet does not know it; socket.go, write and the loop's list of connections are where that shows.
 //
 //   - It takes as much output as the gateway has given credit for, and as there is room for in the trunk. The
-//     rest is pending, as with a client that does not take it, and the next credit is what tells that it
-//     takes output again. Channels for which the trunk has no room go on in turn.
-//   - It is never paused. The gateway may send what it has credit for, and gets more when half
-//     of it was executed.
-//   - Its end is an item. What the client has not taken then is the gateway's to deliver.
-//   - Each item with replies tells how much of the input is answered with it, and before it
-//     stands what tubes the client uses and watches then. Replies that are sent in part answer nothing
-//     before the rest of them: whoever goes on for the client elsewhere begins there.
+//     rest is pending, as with a client that does not take it. Channels for which the trunk has no room go on in turn.
+//   - It is never paused. The gateway may send what it has credit for, and gets more when half of it was executed.
 //   - It takes no slot under the limit, and is in no listener's counts: its gateway counts it.
 //
-// What a gateway sends is taken as a read of a connection is: with 32 commands beyond the budget at most, and
-// the run queue for the rest. A gateway that breaks the rules loses its trunk, and a trunk that ends
-// ends all its channels, one after the other in turn with everything else; but nothing is executed for
-// them from that moment on. If the gateway resumes sessions on another trunk, those that had no end before become
-// absent ([engine.Session.Part]); those of clients that have gone are closed, and so are all when the gateway itself
-// leaves. An absent session is resumed over another trunk, or at another leader, a few in each turn; those that are not
-// named when all are have ended. What its client has sent and has no answer to is sent again. Some of that may have been
-// executed: the log tells of what, by the place in the input where a command ends, and such a command is
-// answered and not executed (decided). Before the last of them, only commands are executed that can have no other result than they had, and
-// what a client has got of a reply goes on with the same bytes or not at all: whatever cannot be known resets the client. A ping is answered behind a barrier, so that the pong proves that this server led. A server that is to be
-// replaced tells such gateways to retire when they have all replies, and says no more. An idle channel costs less than 500 bytes with what the engine keeps.
+// What a gateway sends is taken as a read of a connection is: with 32 commands beyond the budget at most, and the run
+// queue for the rest. A trunk that ends ends all its channels, one after the other in turn with everything else; but
+// nothing is executed for them from that moment on. A few sessions are resumed in each turn. A ping is answered
+// behind a barrier, so that the pong proves that this server led. A server that is to be replaced tells gateways to
+// retire when they have all replies, and says no more. An idle channel costs less than 500 bytes with what the engine
+// keeps.
 //
 // # Gateways
 //
-// A server without an engine passes on what its clients send to the server that leads, and back what that
-// replies: [Server.Forward]. Each loop has a connection to a loop of the leader, its trunk (see package
-// trunk), and each client a channel in it. The gateway decodes nothing but tokens; it takes connections, speaks TLS,
-// and has the limits on connections. How long a client may be idle, and how old a connection may
-// become, is the leader's to say, who knows what a client has reserved.
+// A server without an engine forwards its clients to the server that leads: [Server.Forward]. Each loop has a
+// connection to a loop of the leader, its trunk (see package trunk), and a gateway, the host of a relay.Gateway,
+// which says what becomes of the clients. It decodes nothing but tokens; it takes connections, speaks TLS, and has
+// the limits on connections. How long a client may be idle, and how old a connection may become, is the leader's to
+// say, who knows what a client has reserved.
 //
 // What a read brings becomes input of the channel at once, and goes to the leader with what others have sent in the
-// round. Replies are written when they come. What a client has sent and the leader has not executed is bounded by
-// the leader's credit, and beyond that the client is not read; what it has not taken of replies is bounded
-// by the credit that the gateway gives. Both begin with 16 KiB. They are raised, to 128 and 256 KiB, for a client that
-// uses them whole and keeps up, as long as there is room under Config.GatewayMemory. What waits for room
-// in the trunk goes in pieces of 16 KiB, in turn; who sends little overtakes them.
-//
-// A client that half-closes, quits or is gone has the same end as on the leader: the leader says when the session is
-// over, and then the connection drains. When the trunk ends, clients that have sent nothing yet wait for the next
-// one, for up to 6 s, as do those that connect meanwhile. The connections of all others end; those that are owed
-// an answer are reset, because nobody knows what has become of their commands.
+// round. Replies are written when they come. A client for which the leader takes no more is not read. A client that
+// half-closes, quits or is gone has the same end as on the leader: the leader says when the session is over, and then
+// the connection drains.
 //
 // # Clients that do not keep up
 //
@@ -297,8 +279,8 @@
 //
 // A trunk is a connection between a loop of one server and a loop of another, over which the one has its clients
 // served by the other: see package trunk for what is said on it. Two members that have agreed on one hand over its
-// socket, and a tls.Conn that then reads and writes memory, as those of clients do. A trunkLine is one side of it; what is said means
-// something to its trunkEnd only.
+// socket, and a tls.Conn that then reads and writes memory, as those of clients do. A trunkLine is one side of it;
+// what is said means something to its trunkEnd only.
 //
 //   - All that a read brings is taken apart at once, and never is a trunk not read: how much can come, its
 //     end bounds. Commands in it have the same turns as on any connection.

@@ -21,11 +21,12 @@ const (
 // Forward has a server without an engine forward its clients to a leader, over a trunk for each loop. dial is
 // called for each loop, by its number from 0 on, on a goroutine of its own, and again, after a pause, when it has
 // failed or the trunk has ended. It returns when its context is done, which it is when the server is
-// shut down, or given an engine. A client waits up to 6 s for a trunk, and is then reset. When the trunk ends, so do the
-// connections of the clients that have sent something.
+// shut down, or given an engine. A client waits up to 6 s for a trunk, and is then reset. When the trunk ends, clients
+// wait for the next one, as package relay says.
 //
-// It is called once for a server that is made without an engine, and once behind each Detach. Then clients go on
-// that were put on record by Record, with what they have reserved; all others are reset. Forward does not wait for a trunk.
+// It is called once for a server that is made without an engine, and once behind each Detach. Then clients go on that
+// were put on record by Record, with what they have reserved; all others are reset. Forward does not wait for a
+// trunk.
 func (s *Server) Forward(dial func(ctx context.Context, loop int) (TrunkConn, error)) {
 	if !s.beginHold() {
 		return

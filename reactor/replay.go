@@ -95,7 +95,8 @@ func (c *conn) loseTrack(why string, count *atomic.Uint64) {
 	stream.Empty(&l.out)
 	count.Add(1)
 	if n, ok := l.server.closes.Allow(); ok {
-		l.server.log.Warn("a connection that was to go on is reset", "reason", why, "peer", c.endpoint().String(), "unreported", n)
+		l.server.log.Warn("a connection that was to go on is reset",
+			"reason", why, "peer", c.endpoint().String(), "unreported", n)
 	}
 	c.resetOnClose()
 	c.fail()

@@ -117,8 +117,9 @@ type trunks struct {
 	tick     time.Duration // when the next one is to be looked at; never while there is none
 }
 
-// layTrunk makes a connection a trunk of a loop, which brings what one side sends. The loop makes its
-// end, nil if it has no use for one any more: all that goes wrong from then on is told there. After an error, Conn is closed. It does not wait. Any goroutine may call it.
+// layTrunk makes a connection a trunk of a loop, which brings what one side sends. The loop makes its end, nil if it
+// has no use for one any more: all that goes wrong from then on is told there. After an error, Conn is closed. It
+// does not wait. Any goroutine may call it.
 func (s *Server) layTrunk(l *loop, c TrunkConn, from trunk.Side, end func(*trunkLine) trunkEnd) error {
 	if !s.beginHold() {
 		_ = c.Conn.Close()
@@ -475,8 +476,8 @@ func (t *trunkLine) fail(now time.Duration, err error) {
 // maxLate is how much is taken of what has come when a trunk is parted with: more than its two ends keep.
 const maxLate = 2 << 20
 
-// part ends the trunk because another one is to follow. What has come for the clients of a gateway is theirs: whatever comes
-// to pass afterwards, their leader told the truth when it sent that.
+// part ends the trunk because another one is to follow. What has come for the clients of a gateway is theirs:
+// whatever comes to pass afterwards, their leader told the truth when it sent that.
 func (t *trunkLine) part(now time.Duration, err error) {
 	if _, ok := t.end.(*gateway); ok && !t.closing {
 		p := make([]byte, stream.ReadSize)

@@ -1,16 +1,19 @@
-// Package relay is both ends of a trunk, over which a server has its clients served by another one, as state
-// machines. A [Gateway] forwards the clients of a loop to the leader. It takes what the leader says (items), what
-// clients send and how they end, what this member's log has told, and the time; it says items, and what is to be done
-// for clients.
+// Package relay is both ends of a trunk, over which a server has its clients served by another one, as state machines.
+//
+// A [Gateway] forwards the clients of a loop to the leader. It takes what the leader says (items), what clients send
+// and how they end, what this member's log has told, and the time. It says items, and what is to be done for clients.
+// A [Leader] serves the clients of a gateway's loop. It takes what the gateway says, and what its host's engine has
+// answered; it says items, and what the gateway asks for.
 //
 // Nothing here touches the world: no socket, file, clock, goroutine or lock, which a test checks. Whoever has these
 // is the host: a loop of the reactor, or a simulator. All methods of a machine are called by one goroutine. A host
 //
 //   - carries out what the machine says to a [Trunk], a [Host] and the [Conn] of a client, as it is said, without
 //     calling the machine;
-//   - does what a [Wish] says that an event returns, before the next event;
-//   - calls Next, Turn and NextLoss in turn as long as HasWork reports true and it has time, and Turn at NextTurn;
-//   - calls Check at the beginning of each round, and ends the trunk with its error.
+//   - does what a [Wish] or a [Request] says that an event returns, before the next event;
+//   - for a gateway, calls Next, Turn and NextLoss in turn as long as HasWork reports true and it has time, and Turn at
+//     NextTurn; and Check at the beginning of each round, whose error ends the trunk;
+//   - for a leader, calls Next when the trunk has room again.
 //
 // # Clients of a gateway
 //
@@ -45,6 +48,23 @@
 // executed twice. Clients become lost if that cannot be done: because a part of what they have sent is not kept any
 // more, or because nobody knows what they have got of an answer. A leader of an older version than
 // [trunk.ResumesSince] resumes nobody: then only clients that have sent nothing wait for the next one.
+//
+// # Clients of a leader
+//
+// A gateway gives each client a channel, a number, and opens or resumes its session. The leader keeps a [Channel] for
+// it, which a host has in a struct of its own: how much of the input has come, where in it the last commands end,
+// what the gateway knows to be answered, and the credits. Items with replies say how much of the input is answered
+// with them, and before them stands what tubes the client uses and watches then; replies that are sent in part answer
+// nothing before the rest.
+//
+// The input of a resumed session, of which an earlier leader may have executed a part, is a [Replay]. It is executed
+// when the gateway has sent the last of the effects that the log tells of. A command that ends where an effect is was
+// executed: it is answered, and not executed. Before the last of them, only commands are executed that can have no
+// other result than they had, and what a client has got of a reply goes on with the same bytes or not at all.
+// Whatever cannot be known resets the client.
+//
+// A gateway that says what no gateway says loses its trunk. When the trunk ends, sessions that may be resumed over
+// another one become absent; all end if the gateway itself leaves.
 //
 // # Bounds
 //

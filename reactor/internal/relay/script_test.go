@@ -29,41 +29,54 @@ func TestGatewaysDoWhatTheScriptsSay(t *testing.T) {
 	for _, name := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(name), ".txt"), func(t *testing.T) {
 			t.Parallel()
-			want, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
 			r, clients := newRig(t), make(map[string]*testConn)
-			var got bytes.Buffer
-			for line := range strings.Lines(string(want)) {
-				if strings.HasPrefix(line, "\t") {
-					continue
-				}
-				got.WriteString(line)
-				if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-					r.play(clients, line)
-					r.run()
-				}
-				for s := range strings.Lines(r.take()) {
-					fmt.Fprintf(&got, "\t%s\n", strings.TrimSpace(s))
-				}
-			}
-			if *update {
-				if err := os.WriteFile(name, got.Bytes(), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			} else if !bytes.Equal(got.Bytes(), want) {
-				t.Errorf("it does\n%s", got.Bytes())
-			}
+			playScript(t, name, func(line string) {
+				r.play(clients, line)
+				r.run()
+			}, r.take)
 		})
 	}
 }
+
+// playScript calls play for each line of a script that says what happens, and compares what that notes with what the
+// script says.
+func playScript(t *testing.T, name string, play func(line string), notes func() string) {
+	t.Helper()
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	for line := range strings.Lines(string(want)) {
+		if strings.HasPrefix(line, "\t") {
+			continue
+		}
+		got.WriteString(line)
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		play(line)
+		for s := range strings.Lines(notes()) {
+			fmt.Fprintf(&got, "\t%s\n", strings.TrimSpace(s))
+		}
+	}
+	if !*update {
+		if !bytes.Equal(got.Bytes(), want) {
+			t.Errorf("it does\n%s", got.Bytes())
+		}
+	} else if err := os.WriteFile(name, got.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// plain is what stands in a script for bytes of clients.
+func plain(s string) string { return strings.NewReplacer(`\s`, " ", `\r`, "\r", `\n`, "\n").Replace(s) }
 
 // play does what a line of a script says. Words are separated by spaces; \r\n and \s stand for bytes of clients.
 func (r *rig) play(clients map[string]*testConn, line string) {
 	r.t.Helper()
 	w := strings.Fields(line)
-	text := func(i int) string { return strings.NewReplacer(`\s`, " ", `\r`, "\r", `\n`, "\n").Replace(w[i]) }
+	text := func(i int) string { return plain(w[i]) }
 	number := func(i int) int {
 		n, err := strconv.Atoi(w[i])
 		if err != nil {
