@@ -139,8 +139,8 @@ func (e *Leader) Reply(h *Channel, p []byte, last, waits bool) {
 	e.say(it)
 }
 
-// End says that the session of a channel is over, unless the trunk is, or the server is aborted. With reset, the client is to
-// know that it was not answered.
+// End says that the session of a channel is over, unless the trunk is, or the server is aborted. With reset, the
+// client is to know that it was not answered.
 func (e *Leader) End(h *Channel, reset, isAborted bool) {
 	if h.fate == lives {
 		h.fate = closes

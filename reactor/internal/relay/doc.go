@@ -13,7 +13,7 @@
 //   - does what a [Wish] or a [Request] says that an event returns, before the next event;
 //   - for a gateway, calls Next, Turn and NextLoss in turn as long as HasWork reports true and it has time, and Turn at
 //     NextTurn; and Check at the beginning of each round, whose error ends the trunk;
-//   - for a leader, calls Next when the trunk has room again.
+//   - for a leader, sends a client no more replies than it has credit and the trunk has room for, and others in turn.
 //
 // # Clients of a gateway
 //
@@ -53,9 +53,9 @@
 //
 // A gateway gives each client a channel, a number, and opens or resumes its session. The leader keeps a [Channel] for
 // it, which a host has in a struct of its own: how much of the input has come, where in it the last commands end,
-// what the gateway knows to be answered, and the credits. Items with replies say how much of the input is answered
-// with them, and before them stands what tubes the client uses and watches then; replies that are sent in part answer
-// nothing before the rest.
+// what the gateway knows to be answered, and the credit for input. Items with replies say how much of the input is
+// answered with them, and before them stands what tubes the client uses and watches then; replies that are sent in
+// part answer nothing before the rest.
 //
 // The input of a resumed session, of which an earlier leader may have executed a part, is a [Replay]. It is executed
 // when the gateway has sent the last of the effects that the log tells of. A command that ends where an effect is was

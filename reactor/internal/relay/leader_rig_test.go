@@ -21,7 +21,6 @@ import (
 type leaderRig struct {
 	*Leader
 	t      testing.TB
-	room   int
 	taken  int
 	said   []string
 	served map[uint32]*servedClient // by channel
@@ -32,12 +31,14 @@ type servedClient struct {
 	channel *Channel
 	input   []byte
 	replies []byte // that were not sent
+	credit  int    // bytes of them that the client takes
+	resets  bool   // it is not answered
 	waits   bool   // in a reserve
 	replay  *Replay
 }
 
 func newLeaderRig(t testing.TB, version uint16) *leaderRig {
-	r := &leaderRig{t: t, room: MaxOutput, served: make(map[uint32]*servedClient)}
+	r := &leaderRig{t: t, served: make(map[uint32]*servedClient)}
 	r.Leader = NewLeader(r, r, testNumber)
 	r.Speak(version)
 	return r
@@ -49,12 +50,11 @@ func (r *leaderRig) note(format string, args ...any) {
 
 // Send implements Trunk.
 func (r *leaderRig) Send(it *trunk.Item) {
-	r.room -= trunk.ItemHead + len(it.Data)
 	r.note("-> %s", show(*it))
 }
 
 // Room implements Trunk.
-func (r *leaderRig) Room() int { return max(0, r.room) }
+func (r *leaderRig) Room() int { return MaxOutput }
 
 // NewChannel implements LeaderHost, as do the methods that follow.
 func (r *leaderRig) NewChannel() *Channel { return new(Channel) }
@@ -90,7 +90,9 @@ func (r *leaderRig) tell(it trunk.Item) {
 	}
 	switch q.Ask {
 	case OpenSession, ResumeSession:
-		r.served[q.Channel.number] = &servedClient{channel: q.Channel, replay: q.Opening.Replay}
+		r.served[q.Channel.number] = &servedClient{
+			channel: q.Channel, replay: q.Opening.Replay, credit: trunk.FirstCredit,
+		}
 		r.Resumed(q.Opening.Size)
 	case Execute:
 		c := r.served[q.Channel.number]
@@ -98,6 +100,7 @@ func (r *leaderRig) tell(it trunk.Item) {
 	case CloseSession:
 		r.close(it.Channel)
 	case SendMore:
+		r.served[it.Channel].credit += int(q.Number)
 		r.flush(it.Channel)
 	case EndAll:
 		r.StopAll(false)
@@ -123,7 +126,7 @@ func (r *leaderRig) close(n uint32) {
 		return
 	}
 	delete(r.served, n)
-	r.End(c.channel, false)
+	r.End(c.channel, c.resets, false)
 	if r.SessionEnded(); r.HasLeft() {
 		r.note("the gateway has left")
 	}
@@ -165,18 +168,14 @@ func (r *leaderRig) goOn(n uint32, reply string) {
 	r.flush(n)
 }
 
-// flush sends what can be sent to a client.
+// flush sends the first of the replies of a client, as many as it takes.
 func (r *leaderRig) flush(n uint32) {
 	c := r.served[n]
-	all := len(c.replies)
-	for most := r.Leader.Room(c.channel, all); most > 0 && len(c.replies) > 0; {
-		k := min(most, trunk.MaxData, len(c.replies))
-		most -= k
+	for c.credit > 0 && len(c.replies) > 0 {
+		k := min(c.credit, trunk.MaxData, len(c.replies))
 		r.Reply(c.channel, c.replies[:k], k == len(c.replies), c.waits)
 		c.replies = c.replies[k:]
-	}
-	if len(c.replies) > 0 && r.AwaitRoom(c.channel, len(c.replies)) {
-		r.note("%d can go on", n)
+		c.credit -= k
 	}
 }
 
@@ -275,16 +274,10 @@ func (r *leaderRig) play(line string) {
 	case "ends":
 		r.close(channel)
 	case "resets":
-		r.served[channel].channel.Reset()
+		r.served[channel].resets = true
 		r.close(channel)
 	case "resumed":
 		r.served[channel].channel.Resume()
-	case "width":
-		r.room = int(number(1))
-	case "writable":
-		for h := r.Next(); h != nil; h = r.Next() {
-			r.flush(h.number)
-		}
 	case "retire":
 		r.Retire()
 	case "trunk-ends":
