@@ -47,7 +47,7 @@ func newTerm(t *testing.T) (*sim, *term, *simConn) {
 		"put 1 0 9 1", "a", "put 0 0 9 1", "b", "put 0 0 9 1", "c", "put 0 9 9 1", "d", "put 2 0 9 1", "e",
 		"reserve-job 2", "reserve-job 3", "bury 3 0", "watch other",
 	)
-	c.loop.completePos(&c.out)
+	c.session.Replied(0, &c.out)
 	f.committed = f.pos
 	f.barriers = 0
 	c.out.Pos = 0
@@ -57,7 +57,7 @@ func newTerm(t *testing.T) (*sim, *term, *simConn) {
 // settled completes the position of the client's replies, as the reactor does before it
 // sends them.
 func (c *simConn) settled() journal.Pos {
-	c.loop.completePos(&c.out)
+	c.session.Replied(0, &c.out)
 	pos := c.out.Pos
 	c.out.Pos = 0
 	return pos
@@ -301,7 +301,7 @@ func BenchmarkBarrier(b *testing.B) {
 			defer p.engine.Discard()
 			c := p.client(0)
 			sent := func() {
-				c.loop.completePos(&c.out)
+				c.session.Replied(0, &c.out)
 				c.out.Pos = 0
 			}
 			b.ReportAllocs()

@@ -11,7 +11,7 @@ import (
 func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 	s.becomeProducer()
 	id, rest, err := s.loop.tx.Put(now, &s.client, cmd, !cmd.Terminated || s.loop.engine.draining.Load(), out)
-	if errors.Is(err, errRefused) {
+	if err != nil && errors.Is(err, errRefused) {
 		reply := codec.ReplyDraining
 		if !cmd.Terminated {
 			reply = codec.ReplyExpectedCRLF

@@ -9,13 +9,13 @@ func (s *Session) reserve(now, until Time, out *Output) Outcome {
 	q := s.request(now, until)
 	v, err := s.loop.tx.Reserve(now, &q, out)
 	switch {
-	case err != nil:
-		out.answer(err, "")
 	case v == mustWait:
 		s.wait.batch = 0
 		return Wait
 	case v != gotJob:
 		s.timedOut(out, v, 0)
+	case err != nil:
+		out.answer(err, "")
 	}
 	return Done
 }

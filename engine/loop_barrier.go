@@ -19,11 +19,7 @@ var ownOps = [256]bool{
 // of a state that clients share and no record behind that state proves it already.
 func (s *Session) Replied(n int, out *Output) {
 	s.bytesOut += uint64(n)
-	s.loop.completePos(out)
-}
-
-func (l *Loop) completePos(out *Output) {
 	if out.takeShowState() {
-		out.dependOn(l.engine.barrierPos())
+		out.dependOn(s.loop.engine.barrierPos())
 	}
 }

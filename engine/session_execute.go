@@ -141,11 +141,15 @@ func (s *Session) manage(now Time, cmd *codec.Command, out *Output) Outcome {
 // changed ends a command that was to change one job: it appends the reply, or why the change was not made, or
 // has the command executed again when the journal has room.
 func (s *Session) changed(err error, cmd *codec.Command, out *Output, reply string) Outcome {
-	if err != nil && errors.Is(err, journal.ErrRoom) {
+	if err == nil {
+		out.reply(reply)
+		return Done
+	}
+	if errors.Is(err, journal.ErrRoom) {
 		again := retry(*cmd)
 		again.Tube, again.Body = nil, nil
 		return s.awaitRoom(&again)
 	}
-	out.answer(err, reply)
+	out.answer(err, "")
 	return Done
 }
