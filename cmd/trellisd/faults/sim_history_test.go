@@ -96,7 +96,7 @@ func (c *cluster) wrong(format string, args ...any) {
 // failed tells whether something is wrong, so that the history need not go on. So are more events than members and
 // clients can have a use for.
 func (c *cluster) failed() bool {
-	const most = 20_000 // in a second, on average
+	const most = 5_000 // in a second, on average
 	if n, lasted := c.world.events(); n > most*(1+int(lasted.Seconds())) {
 		c.wrong("there were %d events in %v", n, lasted)
 	}
@@ -148,7 +148,7 @@ func (c *cluster) dial(ctx context.Context, addr string) (net.Conn, error) {
 
 // within waits until something is so, but not longer than that.
 func (c *cluster) within(d time.Duration, what string, so func() bool) bool {
-	for began := time.Now(); time.Since(began) < d; c.world.sleep(20 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < d && !c.failed(); c.world.sleep(20 * time.Millisecond) {
 		if so() {
 			return true
 		}

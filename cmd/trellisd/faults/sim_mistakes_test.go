@@ -1,6 +1,7 @@
 package faults_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 // corrupted is a member's transport, with the mistakes of the plan.
 func (p *process) corrupted(t replica.Transport) replica.Transport {
 	if p.machine.cluster.plan.quorum {
-		return hasty{t, p.node, p.machine.world}
+		return &hasty{Transport: t, node: p.node, world: p.machine.world}
 	}
 	return t
 }
@@ -23,9 +24,14 @@ type hasty struct {
 	replica.Transport
 	node  *replica.Node
 	world *world
+	made  atomic.Int64 // answers
 }
 
-func (h hasty) Send(m *raftpb.Message) {
+// mostMade is how many answers a process makes up: a leader and a follower that it believes too much of send messages to
+// each other as fast as they can.
+const mostMade = 300
+
+func (h *hasty) Send(m *raftpb.Message) {
 	h.Transport.Send(m)
 	if m.GetTo() != 1+m.GetFrom()%3 || m.GetType() == raftpb.MsgApp && len(m.GetEntries()) == 0 {
 		return
@@ -40,6 +46,9 @@ func (h hasty) Send(m *raftpb.Message) {
 	case raftpb.MsgPreVote:
 		answer.Type = raftpb.MsgPreVoteResp.Enum()
 	default:
+		return
+	}
+	if h.made.Add(1) > mostMade {
 		return
 	}
 	h.world.after(time.Millisecond, func() { h.node.Message(answer) })
