@@ -160,7 +160,7 @@ func (l *Log) Delete(id uint64, former journal.Former) (Pos, error) {
 // link counts a full record or a setting of n bytes in seg, instead of the former one if there
 // is one. With mu held.
 func (l *Log) link(seg *segment, n int64, former journal.Former) {
-	seg.kept++
+	seg.liveCount++
 	seg.live += n
 	l.room.live += n
 	if former.Segment != 0 {
@@ -177,9 +177,9 @@ func (l *Log) unlink(former journal.Former) {
 			former.Segment, l.segs[0].Index, l.current().Index))
 	}
 	s := l.segs[i]
-	s.kept--
+	s.liveCount--
 	s.live -= former.Size
-	if s.kept < 0 || s.live < 0 {
+	if s.liveCount < 0 || s.live < 0 {
 		panic(fmt.Sprintf("binlog: more jobs leave segment %d than were in it", former.Segment))
 	}
 	if l.shouldCompact() {
@@ -213,7 +213,7 @@ func (l *Log) canCompact() bool {
 	if !seg.sealed || seg.end() > Pos(l.written.Load()) || l.stalled {
 		return false
 	}
-	return seg.kept == 0 || !seg.stuck && l.hooks.Migrate != nil && l.room.full == nil
+	return seg.liveCount == 0 || !seg.stuck && l.hooks.Migrate != nil && l.room.full == nil
 }
 
 func (l *Log) current() *segment { return l.segs[len(l.segs)-1] }
@@ -229,7 +229,7 @@ func (l *Log) admit(n, keep int64, urgent bool) error {
 		return ErrFailed
 	case l.closing:
 		return ErrClosed
-	case !l.begun:
+	case !l.hasStartRecord:
 		return ErrRoom // an owner's timer was faster than Start
 	case keep > 0 && l.blocked.Load():
 		return ErrNoSpace
@@ -241,7 +241,7 @@ func (l *Log) admit(n, keep int64, urgent bool) error {
 		return ErrNoSpace
 	}
 	// The keeper allocates ahead of need, so that this is rare.
-	l.room.wanted.add(want{n, keep, urgent})
+	l.room.request.add(want{n, keep, urgent})
 	l.count.AppendWaits++
 	wake(l.wakeKeeper)
 	return ErrRoom
@@ -257,8 +257,8 @@ func (l *Log) append(n int64) ([]byte, *segment) {
 		seg = l.current()
 	}
 	l.room.free -= n
-	if g := l.room.granted.n; g > 0 && n >= g {
-		l.room.granted = want{}
+	if g := l.room.grant.n; g > 0 && n >= g {
+		l.room.grant = want{}
 	}
 	b := l.grow(seg, n)
 	l.batch.records++

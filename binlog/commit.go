@@ -14,9 +14,9 @@ import (
 // flight is the batch that is being written. The log's wmu guards it.
 type flight struct {
 	batch
-	next int   // the chunk that is being written
-	done int64 // bytes of it that are written
-	end  Pos
+	next         int   // the chunk that is being written
+	writtenBytes int64 // bytes of it that are written
+	end          Pos
 }
 
 // Flush commits what was appended, or sees to it that it soon will be. A loop
@@ -156,15 +156,15 @@ func (l *Log) writeFlight() bool {
 	began := time.Now()
 	for f.next < len(f.chunks) {
 		c := &f.chunks[f.next]
-		n, err := c.seg.file.WriteAt(c.buf[f.done:], c.off+f.done)
-		f.done += int64(n)
+		n, err := c.seg.file.WriteAt(c.buf[f.writtenBytes:], c.off+f.writtenBytes)
+		f.writtenBytes += int64(n)
 		switch {
-		case f.done == int64(len(c.buf)):
+		case f.writtenBytes == int64(len(c.buf)):
 			if k := len(l.dirty); k == 0 || l.dirty[k-1] != c.seg {
 				l.dirty = append(l.dirty, c.seg)
 			}
 			f.next++
-			f.done = 0
+			f.writtenBytes = 0
 		case n > 0 && (err == nil || errors.Is(err, io.ErrShortWrite)), errors.Is(err, syscall.EINTR):
 			// The rest follows.
 		case vfs.IsNoSpace(err):
@@ -198,9 +198,9 @@ func (l *Log) take() bool {
 	if len(l.batch.chunks) == 0 || l.err != nil {
 		return false
 	}
-	if synced := Pos(l.synced.Load()); synced > l.marked {
+	if synced := Pos(l.synced.Load()); synced > l.lastMark {
 		if seg := l.current(); seg.used+record.SmallSize <= seg.limit() && l.fits(record.SmallSize, l.room.floor()) {
-			l.marked = synced
+			l.lastMark = synced
 			b, seg := l.append(record.SmallSize)
 			record.EncodeSmall(b, seg.salt, record.Mark, uint64(synced))
 			l.batch.records--
@@ -208,7 +208,7 @@ func (l *Log) take() bool {
 	}
 	f := &l.flight
 	f.batch, l.batch = l.batch, batch{chunks: f.chunks[:0], encoders: f.encoders}
-	f.next, f.done, f.end = 0, 0, l.tail
+	f.next, f.writtenBytes, f.end = 0, 0, l.tail
 	l.pending.Store(0)
 	return true
 }
@@ -316,7 +316,7 @@ func (l *Log) syncSegments(segs []*segment) error {
 		if err := seg.file.Sync(); err != nil {
 			return err
 		}
-		named = named && seg.named.Load()
+		named = named && seg.nameDurable.Load()
 	}
 	if named {
 		return nil
@@ -325,7 +325,7 @@ func (l *Log) syncSegments(segs []*segment) error {
 		return err
 	}
 	for _, seg := range segs {
-		seg.named.Store(true)
+		seg.nameDurable.Store(true)
 	}
 	return nil
 }

@@ -95,7 +95,7 @@ func (l *Log) shouldCompact() bool {
 	switch {
 	case !seg.sealed:
 		return false
-	case seg.kept == 0:
+	case seg.liveCount == 0:
 		return true
 	case seg.stuck || l.hooks.Migrate == nil:
 		return false
@@ -191,7 +191,7 @@ func (l *Log) yield() error {
 func (l *Log) kept(seg *segment) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return seg.kept
+	return seg.liveCount
 }
 
 // removeEmpty removes the oldest segments that have no jobs. That they go is a record
@@ -210,7 +210,7 @@ func (l *Log) recordDrop() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
-	for n < len(l.segs)-1 && l.segs[n].kept == 0 && l.segs[n].sealed && l.segs[n].end() <= Pos(l.written.Load()) {
+	for n < len(l.segs)-1 && l.segs[n].liveCount == 0 && l.segs[n].sealed && l.segs[n].end() <= Pos(l.written.Load()) {
 		n++
 	}
 	if n == 0 {

@@ -35,28 +35,28 @@ type Log struct {
 	entries vfs.Dir
 
 	recovery Recovery
-	found    *inspect.Survey // what Open has found; nil once Start has returned
+	atOpen   *inspect.Survey // what Open has found; nil once Start has returned
 
 	// mu guards what appends change. It is the innermost lock: while it is held,
 	// no other lock is taken and nothing is called that takes time.
-	mu        sync.Mutex
-	segs      []*segment // the oldest first; the last one takes the appends
-	spares    []*segment // allocated, to follow in this order
-	nextIndex uint32     // of the next file; only the keeper changes it
-	sealed    []*segment // full, and open until they are durable and trimmed
-	tail      Pos        // the end of what was appended
-	batch     batch      // appended and not yet taken for writing
-	idle      [][]byte   // buffers for chunks
-	room      room
-	lastID    uint64
-	settings  map[string]setting // the latest, by tube
-	marked    Pos                // the position in the last mark record
-	begun     bool               // the start record of this run is appended
-	closing   bool               // Close was called: appends are refused
-	err       error              // why the log has failed; nil if it has not
-	count     Stats              // of which only the counters are kept up
-	stalled   bool               // compaction has failed, and waits before it tries again
-	unwritten int64              // bytes that were appended and are not written
+	mu             sync.Mutex
+	segs           []*segment // the oldest first; the last one takes the appends
+	spares         []*segment // allocated, to follow in this order
+	nextIndex      uint32     // of the next file; only the keeper changes it
+	sealed         []*segment // full, and open until they are durable and trimmed
+	tail           Pos        // the end of what was appended
+	batch          batch      // appended and not yet taken for writing
+	idle           [][]byte   // buffers for chunks
+	room           room
+	lastID         uint64
+	settings       map[string]setting // the latest, by tube
+	lastMark       Pos                // the position in the last mark record
+	hasStartRecord bool               // the start record of this run is appended
+	closing        bool               // Close was called: appends are refused
+	err            error              // why the log has failed; nil if it has not
+	count          Stats              // of which only the counters are kept up
+	stalled        bool               // compaction has failed, and waits before it tries again
+	unwritten      int64              // bytes that were appended and are not written
 
 	maxPending int64 // MaxPending but in tests
 
@@ -99,15 +99,15 @@ type segment struct {
 	name string // path
 	size int64  // of the file, allocated
 
-	used   int64 // bytes that were appended, from the file's start on
-	sealed bool  // its end record is appended: nothing follows
-	kept   int64 // jobs that have their latest full record here, and latest settings
-	live   int64 // bytes of those records
-	stuck  bool  // damaged, so that compaction cannot empty it
+	used      int64 // bytes that were appended, from the file's start on
+	sealed    bool  // its end record is appended: nothing follows
+	liveCount int64 // jobs that have their latest full record here, and latest settings
+	live      int64 // bytes of those records
+	stuck     bool  // damaged, so that compaction cannot empty it
 
-	// named tells that the file's name is durable. A sync of a segment includes
+	// nameDurable says that the file's name is durable. A sync of a segment includes
 	// that of its name.
-	named atomic.Bool
+	nameDurable atomic.Bool
 
 	// file is open from the segment's creation, or Start, until the segment is
 	// sealed and durable. Until then writes and syncs use it; then it is trimmed
@@ -246,7 +246,7 @@ func (l *Log) Close() error {
 	l.workers.Wait()
 
 	var err error
-	if l.begun {
+	if l.hasStartRecord {
 		err = l.finish()
 	}
 	for _, s := range l.segs {
@@ -267,8 +267,8 @@ func (l *Log) finish() error {
 		l.mu.Lock()
 		if l.fits(record.SmallSize, l.room.reserved()) {
 			b, seg := l.append(record.SmallSize)
-			l.marked = Pos(l.synced.Load())
-			record.EncodeSmall(b, seg.salt, record.Stop, uint64(l.marked))
+			l.lastMark = Pos(l.synced.Load())
+			record.EncodeSmall(b, seg.salt, record.Stop, uint64(l.lastMark))
 		}
 		l.mu.Unlock()
 		if l.makeDurable() {

@@ -46,7 +46,7 @@ func (l *Log) recover() error {
 		return fmt.Errorf("log directory %s: %w", l.dir, spaceError(err))
 	}
 	l.seed = cmp.Or(s.Seed, rand.Uint32()|1)
-	l.found = s
+	l.atOpen = s
 	r := &l.recovery
 	r.Segments, r.Records, r.Clean = len(s.Segments), s.Records, s.Clean || len(s.Segments) == 0
 	for _, seg := range s.Segments {
@@ -176,7 +176,7 @@ func (l *Log) Start(hooks Hooks) error {
 	if err := l.begins(); err != nil {
 		return fmt.Errorf("log directory %s: %w", l.dir, spaceError(err))
 	}
-	l.found = nil
+	l.atOpen = nil
 	l.workers.Go(l.runCommitter)
 	l.workers.Go(l.runKeeper)
 	l.workers.Go(l.runTrimmer)
@@ -192,7 +192,7 @@ func (l *Log) Start(hooks Hooks) error {
 // replay tells the owner the jobs and counts them, segment by segment.
 func (l *Log) replay(to Restorer) error {
 	r := &replay{Log: l, to: to, meter: inspect.NewMeter("replay", l.recovery.Bytes, l.opts.Progress)}
-	for _, f := range l.found.Segments {
+	for _, f := range l.atOpen.Segments {
 		l.segs = append(l.segs,
 			&segment{Header: f.Header, salt: f.Salt(), name: f.Name, size: f.Size, used: f.Used, sealed: f.Sealed})
 	}
@@ -242,7 +242,7 @@ func (r *replay) record(seg *segment, b []byte) error {
 		s := record.DecodeSetting(b)
 		r.keep(seg, &s)
 		return r.to.Setting(&s)
-	case k != record.Full && k != record.Update && k != record.Hold, r.found.Deleted.Has(record.Number(b)):
+	case k != record.Full && k != record.Update && k != record.Hold, r.atOpen.Deleted.Has(record.Number(b)):
 		return nil
 	case k == record.Update:
 		record.DecodeUpdate(b, &r.rec)
@@ -266,9 +266,9 @@ func (r *replay) record(seg *segment, b []byte) error {
 
 // begins gets the log ready for appends and records that a new run begins.
 func (l *Log) begins() error {
-	s := l.found
+	s := l.atOpen
 	l.lastID = l.recovery.NextID - 1
-	l.marked = s.Synced
+	l.lastMark = s.Synced
 	l.nextIndex = 1
 	for _, seg := range l.segs {
 		l.nextIndex = seg.Index + 1
@@ -288,7 +288,7 @@ func (l *Log) begins() error {
 			return err
 		}
 		for _, seg := range slices.Concat(l.segs, l.spares) {
-			seg.named.Store(true)
+			seg.nameDurable.Store(true)
 		}
 	}
 	if n := len(l.segs); n == 0 || l.current().sealed {
@@ -328,7 +328,7 @@ func (l *Log) begins() error {
 	}
 	b, seg := l.append(record.StartSize)
 	r.Encode(b, seg.salt)
-	l.begun = true
+	l.hasStartRecord = true
 	l.mu.Unlock()
 	if !l.makeDurable() {
 		return errors.Join(errors.New("the log cannot be written"), l.err)
@@ -339,7 +339,7 @@ func (l *Log) begins() error {
 // makeOldDurable makes durable what an earlier run has written to a segment, and opens
 // the segment if it takes appends.
 func (l *Log) makeOldDurable(seg *segment) error {
-	if seg.sealed && seg.size == seg.used && seg.end() <= l.found.Synced {
+	if seg.sealed && seg.size == seg.used && seg.end() <= l.atOpen.Synced {
 		return nil
 	}
 	file, err := l.fs.Open(seg.name)
@@ -365,12 +365,12 @@ func (l *Log) makeOldDurable(seg *segment) error {
 // rewrite writes again what an earlier run may have failed to sync. The system may
 // believe that it is on disk, and would not write it at the next sync.
 func (l *Log) rewrite(file vfs.File, seg *segment) error {
-	if l.found.Run.Sync == SyncNever || seg.end() <= l.found.Synced {
+	if l.atOpen.Run.Sync == SyncNever || seg.end() <= l.atOpen.Synced {
 		return nil
 	}
 	off := int64(0)
-	if l.found.Synced > seg.Base {
-		off = int64(l.found.Synced - seg.Base)
+	if l.atOpen.Synced > seg.Base {
+		off = int64(l.atOpen.Synced - seg.Base)
 	}
 	n := seg.used - off
 	_, err := io.CopyN(io.NewOffsetWriter(file, off), io.NewSectionReader(file, off, n), n)

@@ -35,9 +35,9 @@ type room struct {
 	// is needed. Both are fractions of a segment.
 	margin, ahead int64
 
-	wanted    want      // by appends that were refused and not yet told to try again
-	granted   want      // what they were told to try again for: it is kept for them
-	waitUntil time.Time // when room.wanted no longer waits for compaction; zero if it does not
+	request   want      // by appends that were refused and not yet told to try again
+	grant     want      // what they were told to try again for: it is kept for them
+	waitUntil time.Time // when room.request no longer waits for compaction; zero if it does not
 	full      error     // why the last file could not be allocated
 	removed   bool      // a file was removed since keepRoom was last called
 }
@@ -120,7 +120,7 @@ func (l *Log) waste(spares int) int64 {
 
 // The keeper allocates segments before they are needed, so that appends are seldom
 // refused, and removes spare ones that are not needed any more. What a refused append
-// needs is in room.wanted until the keeper has told it to try again.
+// needs is in room.request until the keeper has told it to try again.
 
 // retryFull is how often a full disk is asked again.
 const retryFull = 200 * time.Millisecond
@@ -134,7 +134,7 @@ func (l *Log) runKeeper() {
 		select {
 		case <-l.stop:
 			l.mu.Lock()
-			if l.room.wanted.n > 0 {
+			if l.room.request.n > 0 {
 				l.tellRoom()
 			}
 			l.mu.Unlock()
@@ -169,13 +169,13 @@ func (l *Log) keepRoom(again bool) (wait time.Duration, grown bool, err error) {
 	again = again || r.removed
 	r.removed = false
 	for {
-		w := r.wanted
+		w := r.request
 		if w.n > 0 && (l.err != nil || l.closing) {
 			l.tellRoom()
 			continue
 		}
 		if w.n > 0 && l.fits(w.n, w.keep) {
-			r.granted.add(w)
+			r.grant.add(w)
 			l.tellRoom()
 			continue
 		}
@@ -204,7 +204,7 @@ func (l *Log) keepRoom(again bool) (wait time.Duration, grown bool, err error) {
 		if err := l.allocate(w.n); err != nil {
 			r.full = err
 			l.count.SpaceErrors++
-			if r.wanted.n > 0 {
+			if r.request.n > 0 {
 				l.tellRoom()
 			}
 			return retryFull, grown, err
@@ -218,7 +218,7 @@ func (l *Log) keepRoom(again bool) (wait time.Duration, grown bool, err error) {
 // tellRoom tells those that were refused that it makes sense to try again. With
 // mu held, which it releases meanwhile.
 func (l *Log) tellRoom() {
-	l.room.wanted = want{}
+	l.room.request = want{}
 	l.mu.Unlock()
 	defer l.mu.Lock()
 	wake(l.roomTold)
@@ -233,10 +233,10 @@ func (l *Log) tellRoom() {
 func (l *Log) removeSpares() {
 	r := &l.room
 	for len(l.spares) > 0 {
-		if g := r.granted; g.n > 0 && l.fits(g.n, g.keep) {
+		if g := r.grant; g.n > 0 && l.fits(g.n, g.keep) {
 			return
 		}
-		r.granted = want{}
+		r.grant = want{}
 		n := len(l.spares)
 		seg := l.spares[n-1]
 		if r.free-capacity(seg.size) < r.floor()+2*r.ahead+l.waste(n-1) {

@@ -385,7 +385,7 @@ func TestRoomThatWasGrantedIsKept(t *testing.T) {
 	}
 	large.ID = 2
 	grant()
-	for id := uint64(3); l.room.granted.n > 0; id++ {
+	for id := uint64(3); l.room.grant.n > 0; id++ {
 		if id > 100 {
 			t.Fatal("room is kept that others have used up")
 		}

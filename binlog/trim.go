@@ -24,7 +24,7 @@ func (l *Log) nameSpares() {
 	l.mu.Lock()
 	var fresh []*segment
 	for _, seg := range l.spares {
-		if !seg.named.Load() {
+		if !seg.nameDurable.Load() {
 			fresh = append(fresh, seg)
 		}
 	}
@@ -37,7 +37,7 @@ func (l *Log) nameSpares() {
 		return
 	}
 	for _, seg := range fresh {
-		seg.named.Store(true)
+		seg.nameDurable.Store(true)
 	}
 }
 

@@ -22,13 +22,13 @@ import (
 // A process is a server, or a proxy in front of one, that runs. It leads a process group, so that a command which is a
 // wrapper ends together with the server that it has started.
 type process struct {
-	cmd    *exec.Cmd
-	addr   bench.Address
-	http   string // where its metrics are if its command says {http}
-	tls    string // where it speaks TLS if its command says {tls}
-	begun  time.Time
-	output output
-	ended  chan struct{} // closed when it has ended, and nobody writes to output any more or stopTimeout has passed since
+	cmd       *exec.Cmd
+	addr      bench.Address
+	http      string // where its metrics are if its command says {http}
+	tls       string // where it speaks TLS if its command says {tls}
+	startTime time.Time
+	output    output
+	ended     chan struct{} // closed behind its end, when nobody writes to output any more, or after stopTimeout
 }
 
 // An output keeps the beginning of what a process says.
@@ -65,7 +65,7 @@ func (p *process) run(words []string, cpus []int) error {
 		runtime.LockOSThread()
 		err := host.PinThread(cpus)
 		if err == nil {
-			p.begun = time.Now()
+			p.startTime = time.Now()
 			err = p.cmd.Start()
 		}
 		result <- err

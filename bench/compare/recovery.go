@@ -63,7 +63,7 @@ func (s *session) comeBack(ctx context.Context, args string, r *recovered) (benc
 	if _, err := load.Stats(&s.proc.addr, s.Token); err != nil {
 		return bench.Address{}, fmt.Errorf("%w: %w", errNotBack, err)
 	}
-	r.took = time.Since(s.proc.begun)
+	r.took = time.Since(s.proc.startTime)
 	pid := s.proc.cmd.Process.Pid
 	if used, err := host.CPU(pid); err == nil {
 		r.cpu = time.Duration(used.Total)

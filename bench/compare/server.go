@@ -155,7 +155,7 @@ func (s Server) startCluster(ctx context.Context, args, dir, token string, cpus 
 		switch {
 		case err == nil:
 			leader = i
-		case !errors.Is(err, errSilent) || time.Since(all[0].begun) > startTimeout:
+		case !errors.Is(err, errSilent) || time.Since(all[0].startTime) > startTimeout:
 			return all, err
 		}
 	}

@@ -39,12 +39,12 @@ var closedPage = new(page)
 
 // A stripe holds every bookStripes-th page.
 type stripe struct {
-	mu     sync.Mutex // taken only when several workers share the book
-	pages  map[uint64]*page
-	closed map[uint64]uint64 // a bit for each page of the stripe whose jobs are all deleted, 64 to an entry
-	lastNo uint64
-	last   *page
-	free   []*page
+	mu          sync.Mutex // taken only when several workers share the book
+	pages       map[uint64]*page
+	closedPages map[uint64]uint64 // a bit for each page of the stripe whose jobs are all deleted, 64 to an entry
+	lastNo      uint64
+	last        *page
+	free        []*page
 }
 
 // A book records every job of a run by the id that the server gave it: put once, handed out to one at a time, deleted
@@ -61,7 +61,7 @@ type book struct {
 func newBook(v *violations, b *bodies, shared bool) *book {
 	k := &book{violations: v, bodies: b, shared: shared}
 	for i := range k.stripes {
-		k.stripes[i].pages, k.stripes[i].closed = make(map[uint64]*page), make(map[uint64]uint64)
+		k.stripes[i].pages, k.stripes[i].closedPages = make(map[uint64]*page), make(map[uint64]uint64)
 	}
 	return k
 }
@@ -87,7 +87,7 @@ func (s *stripe) page(id uint64) *page {
 	}
 	p := s.pages[no]
 	if p == nil {
-		if entry, bit := closedBit(no); s.closed[entry]&bit != 0 {
+		if entry, bit := closedBit(no); s.closedPages[entry]&bit != 0 {
 			return closedPage
 		}
 		if n := len(s.free); n > 0 {
@@ -107,7 +107,7 @@ func (s *stripe) finish(id uint64, p *page) {
 	if p.done++; p.done == pageSize {
 		no := id / pageSize
 		entry, bit := closedBit(no)
-		s.closed[entry] |= bit
+		s.closedPages[entry] |= bit
 		delete(s.pages, no)
 		s.last = nil
 		s.free = append(s.free, p)

@@ -55,8 +55,8 @@ func TestBookForgetsPagesWhoseJobsAreGone(t *testing.T) {
 	}
 	for i := range k.stripes {
 		s := &k.stripes[i]
-		if len(s.pages) > 0 || len(s.free) > 1 || len(s.closed) > 2 {
-			t.Errorf("stripe %d keeps %d pages, %d free ones, and %d entries for 100 closed ones", i, len(s.pages), len(s.free), len(s.closed))
+		if len(s.pages) > 0 || len(s.free) > 1 || len(s.closedPages) > 2 {
+			t.Errorf("stripe %d keeps %d pages, %d free ones, and %d entries for 100 closed ones", i, len(s.pages), len(s.free), len(s.closedPages))
 		}
 	}
 	// They are remembered all the same.

@@ -38,17 +38,17 @@ func (w *worker) sendPut(c *conn, sent, start int64, pri, delay, tag uint32) {
 	}
 	b = w.bodies.append(b, seq, size)
 	w.out = append(b, '\r', '\n')
-	w.push(c, slot{sent: sent, start: start, arg: seq, tag: tag, metric: metricPut})
+	w.push(c, slot{sentAt: sent, start: start, arg: seq, tag: tag, metric: metricPut})
 }
 
 func (w *worker) sendReserve(c *conn, sent, start int64, stage uint8) {
 	w.out = append(w.out, "reserve\r\n"...)
-	w.push(c, slot{sent: sent, start: start, metric: metricReserve, stage: stage})
+	w.push(c, slot{sentAt: sent, start: start, metric: metricReserve, stage: stage})
 }
 
 func (w *worker) sendNumber(c *conn, m metric, command string, n uint64, sent, start int64, stage uint8) {
 	w.out = append(strconv.AppendUint(append(w.out, command...), n, 10), '\r', '\n')
-	w.push(c, slot{sent: sent, start: start, arg: n, metric: m, stage: stage})
+	w.push(c, slot{sentAt: sent, start: start, arg: n, metric: m, stage: stage})
 }
 
 func (w *worker) sendDelete(c *conn, id uint64, sent, start int64) {
@@ -58,14 +58,14 @@ func (w *worker) sendDelete(c *conn, id uint64, sent, start int64) {
 func (w *worker) sendBury(c *conn, id uint64, sent, start int64) {
 	w.book.release(id)
 	w.out = append(strconv.AppendUint(append(w.out, "bury "...), id, 10), " 0\r\n"...)
-	w.push(c, slot{sent: sent, start: start, arg: id, metric: metricBury})
+	w.push(c, slot{sentAt: sent, start: start, arg: id, metric: metricBury})
 }
 
 // sendTube sends a command that ends with the name of a tube, or a token.
 func (w *worker) sendTube(c *conn, m metric, command, tube string) {
 	w.out = append(append(append(w.out, command...), tube...), '\r', '\n')
 	now := w.now()
-	w.push(c, slot{sent: now, start: now, metric: m})
+	w.push(c, slot{sentAt: now, start: now, metric: m})
 }
 
 // check books what a reply says, and reports whether it is one that the command may get.
@@ -77,7 +77,7 @@ func (w *worker) check(s *slot, r *reply, now int64) bool {
 		w.violate(bench.ViolationReply, "%s was answered %q", metricNames[s.metric], r.line)
 		return false
 	}
-	put, took := s.sent, int64(-1)
+	put, took := s.sentAt, int64(-1)
 	switch s.metric {
 	case metricPut:
 		took = w.book.inserted(r.id, s.arg, s.tag, put)
@@ -86,7 +86,7 @@ func (w *worker) check(s *slot, r *reply, now int64) bool {
 		w.tag, took = w.book.reserved(r.id, r.body, now)
 		w.took, put = took, now-took
 	case metricDelete:
-		w.gone++
+		w.deletions++
 		w.book.deleted(s.arg)
 	}
 	if took >= 0 && w.tag == 0 {

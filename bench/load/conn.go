@@ -51,7 +51,7 @@ type driverState struct {
 
 // A slot is a command in flight.
 type slot struct {
-	sent   int64  // when it was sent, or due
+	sentAt int64  // when it was sent, or due
 	start  int64  // when its unit was begun, or due
 	arg    uint64 // the job's number for a put, otherwise the number in the command, such as an id
 	tag    uint32 // what the book shall keep of a put

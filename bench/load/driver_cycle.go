@@ -70,7 +70,7 @@ func (timeoutDriver) reply(w *worker, c *conn, s slot, r *reply, now int64, ok b
 	if ok && r.kind != replyTimedOut {
 		w.violate(bench.ViolationDuplicate, "job %d came from a tube into which nothing was put", r.id)
 	}
-	late := now - s.sent - int64(w.cfg.Timeout)
+	late := now - s.sentAt - int64(w.cfg.Timeout)
 	if late < 0 {
 		w.violate(bench.ViolationEarly, "a reserve with a timeout of %v timed out %v early", w.cfg.Timeout, -duration(late))
 	}

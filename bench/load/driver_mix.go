@@ -98,10 +98,10 @@ func (d mixDriver) begin(w *worker, c *conn, at int64) {
 		d.giveAway(w, c, step, at)
 	case step.Command == "stats-tube":
 		w.out = append(append(append(w.out, "stats-tube "...), w.tube(int(c.number))...), '\r', '\n')
-		w.push(c, slot{sent: at, start: at, metric: metricStats})
+		w.push(c, slot{sentAt: at, start: at, metric: metricStats})
 	default:
 		w.out = append(append(w.out, step.Command...), '\r', '\n')
-		w.push(c, slot{sent: at, start: at, metric: step.metric, stage: mayFindNothing})
+		w.push(c, slot{sentAt: at, start: at, metric: step.metric, stage: mayFindNothing})
 	}
 }
 
@@ -121,7 +121,7 @@ func (mixDriver) giveAway(w *worker, c *conn, step *mixStep, at int64) {
 		w.out = append(strconv.AppendUint(w.out, id, 10), ' ')
 		w.out = append(strconv.AppendUint(w.out, uint64(w.pick(step.Priority)), 10), ' ')
 		w.out = append(strconv.AppendUint(w.out, uint64(w.pick(step.Delay)), 10), '\r', '\n')
-		w.push(c, slot{sent: at, start: at, arg: id, metric: metricRelease})
+		w.push(c, slot{sentAt: at, start: at, arg: id, metric: metricRelease})
 	case metricBury:
 		w.sendBury(c, id, at, at)
 	default:

@@ -192,7 +192,7 @@ func (w *worker) publish() {
 	t.commands.Store(w.commands)
 	t.units.Store(w.ended[metricUnit])
 	t.puts.Store(w.puts)
-	t.gone.Store(w.gone)
+	t.deletions.Store(w.deletions)
 	t.active.Store(w.active)
 }
 
@@ -260,11 +260,11 @@ func (w *worker) mayBegin(now int64) bool {
 
 // backlog returns the number of jobs in the server, counting the puts that are under way.
 func (w *worker) backlog() int64 {
-	n := w.puts - w.gone
+	n := w.puts - w.deletions
 	if len(w.counters) > 1 {
 		for i := range w.counters {
 			if i != w.id {
-				n += w.counters[i].puts.Load() - w.counters[i].gone.Load()
+				n += w.counters[i].puts.Load() - w.counters[i].deletions.Load()
 			}
 		}
 	}

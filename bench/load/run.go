@@ -186,7 +186,7 @@ func (s *shared) failed(r *bench.RunResult, err error) (*bench.RunResult, error)
 func inServer(workers []*worker) int64 {
 	n := int64(0)
 	for _, w := range workers {
-		n += w.puts - w.gone
+		n += w.puts - w.deletions
 	}
 	return n
 }

@@ -68,7 +68,7 @@ func (w *worker) take(c *conn, now int64) {
 	if w.counting {
 		w.commands++
 	}
-	w.record(s.metric, s.start, now-s.sent)
+	w.record(s.metric, s.start, now-s.sentAt)
 	if c.state == stateSetup {
 		if s.metric == metricReserve && ok {
 			c.reservations = append(c.reservations, w.rep.id)

@@ -14,13 +14,13 @@ import (
 
 // counters are what a worker shows the other goroutines while it runs.
 type counters struct {
-	commands atomic.Int64
-	units    atomic.Int64
-	puts     atomic.Int64 // sent
-	gone     atomic.Int64 // jobs deleted
-	active   atomic.Int64 // units under way
-	finished atomic.Bool  // begins no more units
-	_        [64]byte
+	commands  atomic.Int64
+	units     atomic.Int64
+	puts      atomic.Int64 // sent
+	deletions atomic.Int64 // jobs deleted
+	active    atomic.Int64 // units under way
+	finished  atomic.Bool  // begins no more units
+	_         [64]byte
 }
 
 // times are the moments of a run on its clock, in nanoseconds. What begins or is due in [record, stop) is
@@ -55,7 +55,7 @@ type worker struct {
 	ready     int   // connections that are set up
 	active    int64 // units under way
 	puts      int64 // sent since the start
-	gone      int64 // deleted since the start
+	deletions int64 // deleted since the start
 	lastReply int64 // when the latest reply came
 	stopping  bool  // no more units begin
 	share     int64 // the units that this worker is to begin while recording; negative: no limit

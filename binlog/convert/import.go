@@ -40,9 +40,9 @@ func (i *Imported) note(format string, args ...any) {
 
 // theirFiles are the files of beanstalkd's in a directory.
 type theirFiles struct {
-	numbers []int // ascending
-	bytes   int64
-	mixed   bool // there are segments too
+	numbers     []int // ascending
+	bytes       int64
+	hasSegments bool // there are segments too
 }
 
 func filesOf(es []vfs.Entry) theirFiles {
@@ -55,7 +55,7 @@ func filesOf(es []vfs.Entry) theirFiles {
 			t.numbers = append(t.numbers, n)
 			t.bytes += e.Size
 		}
-		t.mixed = t.mixed || record.FileIndex(e.Name) != 0
+		t.hasSegments = t.hasSegments || record.FileIndex(e.Name) != 0
 	}
 	slices.Sort(t.numbers)
 	return t
@@ -71,7 +71,7 @@ func Verify(w io.Writer, fs vfs.FS, dir string) (theirs bool, err error) {
 		return false, err
 	}
 	t := filesOf(es)
-	if len(t.numbers) == 0 || t.mixed {
+	if len(t.numbers) == 0 || t.hasSegments {
 		return false, nil
 	}
 	_, r, err := readTheirs(fs, dir, t.numbers, false, inspect.NewMeter("", 0, nil))
@@ -131,8 +131,8 @@ type theirReader struct {
 }
 
 type burial struct {
-	seen   uint64 // the number of the record
-	buries uint32 // the job's burials then
+	recordNumber uint64 // the number of the record
+	buries       uint32 // the job's burials then
 }
 
 func (g *theirReader) read(i int32, name string) (err error) {
@@ -239,7 +239,7 @@ func (g *theirReader) rankBurials() {
 	var buried []*job
 	for id, j := range g.byID {
 		if j.State == journal.Buried {
-			j.burial = g.buriers[id].seen
+			j.burial = g.buriers[id].recordNumber
 			buried = append(buried, j)
 		}
 	}

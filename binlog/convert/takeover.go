@@ -116,7 +116,7 @@ func (t *Takeover) Import() (*Imported, error) {
 	if len(theirs.numbers) == 0 {
 		return nil, nil
 	}
-	if theirs.mixed {
+	if theirs.hasSegments {
 		return nil, ErrMixed
 	}
 	js, report, err := readTheirs(t.FS, t.Dir, theirs.numbers, t.SkipDamaged,

@@ -28,13 +28,13 @@ type applier struct {
 	waker
 	done chan struct{} // closed when the goroutine has ended
 
-	mu        sync.Mutex
-	tasks     []func() error // to be done in order
-	stateCopy snapshot.Meta  // a copy of state, as of the last message
-	walks     uint64         // that have begun
-	failure   failure        // of the last walk that has failed
-	waiting   atomic.Int64   // what was posted and is not done
-	loading   loading
+	mu           sync.Mutex
+	tasks        []func() error // to be done in order
+	stateCopy    snapshot.Meta  // a copy of state, as of the last message
+	walks        uint64         // that have begun
+	failure      failure        // of the last walk that has failed
+	pendingTasks atomic.Int64   // what was posted and is not done
+	loading      loading
 
 	// The goroutine's.
 	state          snapshot.Meta // as of the last entry that was applied
@@ -60,7 +60,7 @@ func newApplier(n *Node) *applier {
 
 // post adds something to do. It never blocks.
 func (a *applier) post(f func() error) {
-	a.waiting.Add(1)
+	a.pendingTasks.Add(1)
 	a.mu.Lock()
 	a.tasks = append(a.tasks, f)
 	a.mu.Unlock()
@@ -96,7 +96,7 @@ func (a *applier) run() {
 				a.node.fail(err)
 				return
 			}
-			a.waiting.Add(-1)
+			a.pendingTasks.Add(-1)
 		}
 		if more := a.standby != nil && a.standby.Tidy(); more || len(queue) > 0 {
 			continue
@@ -163,7 +163,7 @@ func (a *applier) load() error {
 
 // loaded counts bytes of the snapshot that is loaded, and ends that with the node.
 func (a *applier) loaded(bytes int64) error {
-	a.loading.done.Add(bytes)
+	a.loading.readBytes.Add(bytes)
 	if a.node.ended() {
 		return ErrClosed
 	}
@@ -309,7 +309,7 @@ func (a *applier) entry(e *raftpb.Entry) (err error) {
 	a.state.Index, a.state.Term = e.GetIndex(), e.GetTerm()
 	size := int64(len(e.GetData())) + entryOverhead
 	a.logBytes += size
-	a.loading.done.Add(size)
+	a.loading.readBytes.Add(size)
 	return nil
 }
 

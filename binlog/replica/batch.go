@@ -16,7 +16,7 @@ type unit struct {
 	raise     uint16 // of a batch without records that allows a later version of entries; else 0
 	version   uint16 // of entries: what its records may be of; 0 for the first
 	sequence  uint64 // of a batch that is on its way
-	sealed    int64  // the clock's time when a batch was
+	sealTime  int64  // the clock's time when a batch was
 	firstSeen uint64 // tick when it was first seen waiting; 0 is not yet
 	done      bool
 }
@@ -211,7 +211,7 @@ func (l *Leadership) take() (last *unit, h entry.Header) {
 // jobs by now never become jobs: standbys refuse such a job. The caller holds mu.
 func (l *Leadership) header(u *unit) entry.Header {
 	l.sequence++
-	u.sequence, u.sealed = l.sequence, l.clock.Mono()
+	u.sequence, u.sealTime = l.sequence, l.clock.Mono()
 	h := entry.Header{
 		Kind: entry.Records, Term: l.term, Sequence: u.sequence,
 		Stamp: l.Now(), LastID: l.highest, Decided: l.nextID,
@@ -255,7 +255,7 @@ func (l *Leadership) complete(sequence uint64) error {
 	for _, u := range l.units[:n] {
 		u.done = true
 	}
-	took := l.clock.Mono() - l.units[n].sealed
+	took := l.clock.Mono() - l.units[n].sealTime
 	if l.finish() {
 		l.wake()
 	}

@@ -210,7 +210,9 @@ func (p *peer) tick() {
 	case <-done:
 	case <-n.stopped:
 	}
-	busy := func() bool { return n.writer.waiting.Load() > 0 || !p.loads.Load() && n.applier.waiting.Load() > 0 }
+	busy := func() bool {
+		return n.writer.pendingMessages.Load() > 0 || !p.loads.Load() && n.applier.pendingTasks.Load() > 0
+	}
 	for began := time.Now(); !p.stuck.Load() && !n.ended() && busy(); time.Sleep(50 * time.Microsecond) {
 		if p.full.Load() && time.Since(began) > time.Second {
 			return

@@ -916,7 +916,7 @@ func TestWhatWaitsForAFullDiskIsBounded(t *testing.T) {
 			h.consensus.handle(h.consensus.rn.Ready())
 		}
 	}
-	if n := h.writer.waiting.Load(); n > maxStoring+10 {
+	if n := h.writer.pendingMessages.Load(); n > maxStoring+10 {
 		t.Errorf("%d messages wait for the disk", n)
 	}
 	h.run()

@@ -91,7 +91,7 @@ func (c *consensus) standbyMade() { c.pendingStandbys-- }
 // propose has raft replicate an entry. Nothing is ever proposed twice: an error ends the
 // leadership, and what becomes of the batch is seen in the log.
 func (c *consensus) propose(data []byte) {
-	c.proposed = c.tick
+	c.proposalTick = c.tick
 	if err := c.rn.Propose(data); err != nil {
 		c.stepDown("raft has refused an entry: " + err.Error())
 	}

@@ -65,7 +65,7 @@ func (c *consensus) checkProgress() {
 		return
 	}
 	if c.mostDisksStall() {
-		c.excused = c.tick
+		c.excusedTick = c.tick
 	}
 	switch {
 	case l.over.Load():
@@ -82,7 +82,9 @@ func (c *consensus) checkProgress() {
 }
 
 // late reports whether what waits since a tick should have been committed by now.
-func (c *consensus) late(since uint64) bool { return c.tick-max(since, c.excused) > commitTimeoutTicks }
+func (c *consensus) late(since uint64) bool {
+	return c.tick-max(since, c.excusedTick) > commitTimeoutTicks
+}
 
 // arrivalBytes is how much has to arrive at a follower to count: in 2 s more than the messages
 // without entries that are sent with each tick.
@@ -97,7 +99,7 @@ func (c *consensus) noteArrival(from uint64) {
 	}
 	c.arrivals[from] = arrived
 	if arrived > noted && c.storing() < stallTicks {
-		c.excused = c.tick
+		c.excusedTick = c.tick
 	}
 }
 
@@ -150,7 +152,7 @@ func (c *consensus) checkStore() {
 // passTime lets the followers of an idle leader know what time it is.
 func (c *consensus) passTime() {
 	l := c.leadership
-	if l != nil && l.serving.Load() && c.tick-c.proposed >= stampTicks && !c.alone() &&
+	if l != nil && l.serving.Load() && c.tick-c.proposalTick >= stampTicks && !c.alone() &&
 		c.rn.BasicStatus().LeadTransferee == 0 {
 		l.stamp()
 	}

@@ -8,19 +8,19 @@ import "sync/atomic"
 
 // loading is how far the making of a standby is. The applier writes it, and any goroutine reads.
 type loading struct {
-	total atomic.Int64 // bytes of the snapshot and of the entries behind it that the log had
-	done  atomic.Int64 // bytes of both that were read
+	total     atomic.Int64 // bytes of the snapshot and of the entries behind it that the log had
+	readBytes atomic.Int64 // bytes of both that were read
 }
 
 func (l *loading) begin(total int64) {
-	l.done.Store(0)
+	l.readBytes.Store(0)
 	l.total.Store(total)
 }
 
 // left is how many percent are to be read, at least 1.
 func (l *loading) left() uint64 {
 	total := max(l.total.Load(), 1)
-	return uint64(max(100*(total-l.done.Load())/total, 1))
+	return uint64(max(100*(total-l.readBytes.Load())/total, 1))
 }
 
 // toLoad is how many percent are left of what this node has to load before it can lead; 0 if

@@ -123,6 +123,6 @@ func TestLoadingGoesOn(t *testing.T) {
 		if got := l.left(); got != want {
 			t.Errorf("%d %% are left, not %d", got, want)
 		}
-		l.done.Add(250)
+		l.readBytes.Add(250)
 	}
 }

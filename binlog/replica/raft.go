@@ -24,13 +24,13 @@ type consensus struct {
 	leadership *Leadership // of the term that this node leads in; nil if it does not lead
 	last       journal.Pos // of the last unit of the last leadership
 
-	tick      uint64
-	lastHeard map[uint64]uint64 // tick of the last message of a member
-	proposed  uint64            // tick of the last proposal
-	excused   uint64            // the last tick in which it was right that nothing was committed
-	arrivals  map[uint64]uint64 // bytes that had arrived at a member when it was last noted
-	backoff   backoff
-	reports   map[uint64]report // the last one of each member
+	tick         uint64
+	lastHeard    map[uint64]uint64 // tick of the last message of a member
+	proposalTick uint64            // tick of the last proposal
+	excusedTick  uint64            // the last tick in which it was right that nothing was committed
+	arrivals     map[uint64]uint64 // bytes that had arrived at a member when it was last noted
+	backoff      backoff
+	reports      map[uint64]report // the last one of each member
 	// commit index of the last MsgApp to a follower, of this leadership or the last
 	commitSent    map[uint64]uint64
 	notices       map[uint64]*raftpb.Message // MsgApps with news of a commit, for the next tick; see postpone
@@ -191,7 +191,7 @@ func (c *consensus) stepPeer(m *raftpb.Message) {
 		return
 	}
 	c.lastHeard[m.GetFrom()] = c.tick
-	if stored(m) && c.node.writer.waiting.Load() > maxStoring {
+	if stored(m) && c.node.writer.pendingMessages.Load() > maxStoring {
 		return // the disk is full, or hangs: whatever is asked again would pile up
 	}
 	switch m.GetType() {

@@ -20,9 +20,9 @@ type space struct {
 	low  atomic.Bool
 	free atomic.Int64 // bytes, besides the reserve; below zero while nobody knows
 
-	mu     sync.Mutex // guards what follows
-	held   bool       // the reserve is allocated
-	wanted int64      // Clock.Mono when a snapshot was last wanted; zero is never
+	mu               sync.Mutex // guards what follows
+	hasReserve       bool       // the reserve is allocated
+	snapshotWantedAt int64      // Clock.Mono when a snapshot was last wanted; zero is never
 }
 
 const (
@@ -73,11 +73,11 @@ func (s *space) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := s.node.store.current().Bytes + max(0, s.longLog()-s.node.log.Size())
-	if !s.held && free >= next+s.node.opts.Reserve && s.allocate() {
+	if !s.hasReserve && free >= next+s.node.opts.Reserve && s.allocate() {
 		free -= s.node.opts.Reserve
 	}
 	s.free.Store(free)
-	if low := !s.held || free < next; s.set(low) {
+	if low := !s.hasReserve || free < next; s.set(low) {
 		s.wantSnapshot()
 	}
 }
@@ -94,8 +94,8 @@ func (s *space) allocate() bool {
 	if err != nil {
 		s.node.opts.Log.Warn("no reserve could be allocated", "error", err)
 	}
-	s.held = err == nil
-	return s.held
+	s.hasReserve = err == nil
+	return s.hasReserve
 }
 
 // release gives the reserve to the log, which has found the disk full. It returns false if
@@ -107,10 +107,10 @@ func (s *space) release() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.set(true)
-	if !s.held {
+	if !s.hasReserve {
 		return false
 	}
-	s.held = false
+	s.hasReserve = false
 	if err := s.node.opts.FS.Remove(s.path()); err != nil {
 		s.node.opts.Log.Warn("the reserve cannot be used", "error", err)
 		return false
@@ -140,10 +140,10 @@ func (s *space) wantSnapshot() {
 	if s.node.log.Size() < s.longLog() {
 		pause = shortLogPause
 	}
-	if s.wanted != 0 && now-s.wanted < pause {
+	if s.snapshotWantedAt != 0 && now-s.snapshotWantedAt < pause {
 		return
 	}
-	s.wanted = now
+	s.snapshotWantedAt = now
 	s.node.applier.requestSnapshot()
 }
 

@@ -74,8 +74,8 @@ func TestADiskIsLowWhereTheLogUpToTheNextSnapshotDoesNotFit(t *testing.T) {
 	h.opts.Free = func() (int64, error) { return free, nil }
 	h.opts.Reserve = 400_000
 	s := h.space
-	s.wanted = 1 // a moment ago, so that no snapshot is taken meanwhile
-	s.look()     // which allocates the reserve
+	s.snapshotWantedAt = 1 // a moment ago, so that no snapshot is taken meanwhile
+	s.look()               // which allocates the reserve
 	low := func() bool { s.look(); return s.low.Load() }
 	next := h.store.current().Bytes // of the snapshot
 	free = next + s.longLog() - h.log.Size()

@@ -132,13 +132,13 @@ func TestWhatExcusesALeader(t *testing.T) {
 		{"little after that", arrivalBytes, 0, false},
 		{"enough after that", 3 * arrivalBytes / 2, 0, true},
 	} {
-		c.excused = 0
+		c.excusedTick = 0
 		c.storeNumber, c.storeSeen = 1, c.tick-x.stalled
 		m := message(raftpb.MsgHeartbeatResp, 1, 2)
 		(&report{arrived: x.arrived}).put(m)
 		c.stepPeer(m)
-		if (c.excused == c.tick) != x.excused {
-			t.Errorf("%s: %v", x.what, c.excused)
+		if (c.excusedTick == c.tick) != x.excused {
+			t.Errorf("%s: %v", x.what, c.excusedTick)
 		}
 	}
 	c.storeNumber = 0

@@ -135,7 +135,7 @@ func (n *Node) Status() Status {
 	last, _ := n.log.LastIndex()
 	s := Status{
 		Self: n.opts.Self, Applied: at.Index, Version: at.Version, First: first, Last: last, Stamp: at.Stamp,
-		Storing: n.writer.waiting.Load(), Applying: n.applier.waiting.Load(),
+		Storing: n.writer.pendingMessages.Load(), Applying: n.applier.pendingTasks.Load(),
 		Snapshot: snapshot.Index, SnapshotBytes: snapshot.Bytes, SnapshotStamp: snapshot.Stamp, LogBytes: n.log.Size(),
 		SnapshotTook: time.Duration(n.snapshotTook.Load()), Free: n.space.free.Load(),
 	}

@@ -55,14 +55,14 @@ func TestACommitIndexIsStoredAsSoonAsTheWriterRests(t *testing.T) {
 	h := newHand(t, 3)
 	term, vote, commit := uint64(1), uint64(0), uint64(1)
 	h.writer.append(&raftpb.Message{Term: &term, Vote: &vote, Commit: &commit}, nil) // nobody waits for it
-	if h.writer.waiting.Load() != 1 {
+	if h.writer.pendingMessages.Load() != 1 {
 		t.Fatal("it is not waiting")
 	}
 	if err := h.writer.rest(); err != nil {
 		t.Fatal(err)
 	}
-	if hard, _, err := h.log.InitialState(); err != nil || hard.GetTerm() != term || h.writer.waiting.Load() != 0 {
-		t.Errorf("stored is %v (%v), and %d wait", hard, err, h.writer.waiting.Load())
+	if hard, _, err := h.log.InitialState(); err != nil || hard.GetTerm() != term || h.writer.pendingMessages.Load() != 0 {
+		t.Errorf("stored is %v (%v), and %d wait", hard, err, h.writer.pendingMessages.Load())
 	}
 }
 

@@ -21,12 +21,12 @@ type writer struct {
 	node *Node
 	waker
 
-	mu      sync.Mutex
-	queue   []job            // in order
-	trim    entrylog.EntryID // the log may begin behind it; zero is none
-	bytes   atomic.Int64     // of the store that is under way
-	store   atomic.Uint64    // its number; 0 if there is none
-	waiting atomic.Int64     // messages that are not done
+	mu              sync.Mutex
+	queue           []job            // in order
+	trim            entrylog.EntryID // the log may begin behind it; zero is none
+	bytes           atomic.Int64     // of the store that is under way
+	store           atomic.Uint64    // its number; 0 if there is none
+	pendingMessages atomic.Int64     // messages that are not done
 
 	// The goroutine's.
 	stores        uint64
@@ -50,7 +50,7 @@ type job struct {
 // append takes a MsgStorageAppend. It never blocks. One without responses has no entries, and
 // does not wake the writer: nobody waits for it.
 func (w *writer) append(m *raftpb.Message, s *incoming) {
-	w.waiting.Add(1)
+	w.pendingMessages.Add(1)
 	w.mu.Lock()
 	w.queue = append(w.queue, job{m, s})
 	w.mu.Unlock()
@@ -111,7 +111,7 @@ func (w *writer) work() error {
 		if err := w.save(queue[:n]); err != nil {
 			return err
 		}
-		w.waiting.Add(-int64(n))
+		w.pendingMessages.Add(-int64(n))
 		queue = queue[n:]
 	}
 	if trim.Index > 0 {

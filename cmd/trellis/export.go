@@ -63,11 +63,11 @@ cannot be exported.
 }
 
 type export struct {
-	tube   string
-	states []client.State
-	seen   inspect.IDSet // the ids of jobs written
-	out    *bufio.Writer
-	n      uint64 // jobs written
+	tube       string
+	states     []client.State
+	writtenIDs inspect.IDSet // the ids of jobs written
+	out        *bufio.Writer
+	n          uint64 // jobs written
 }
 
 func (e *export) run(ctx context.Context, c *client.Conn, errs io.Writer) error {
@@ -108,8 +108,8 @@ func (e *export) run(ctx context.Context, c *client.Conn, errs io.Writer) error 
 func (e *export) page(ctx context.Context, c *client.Conn, page []client.Fields) error {
 	page = slices.DeleteFunc(page, func(f client.Fields) bool {
 		id := f.Uint("id")
-		again := e.seen.Has(id)
-		e.seen.Add(id)
+		again := e.writtenIDs.Has(id)
+		e.writtenIDs.Add(id)
 		return again
 	})
 	var job *jobfile.Job // whose body comes next; nil: it has gone

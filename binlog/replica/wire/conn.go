@@ -148,7 +148,7 @@ func greet(ctx context.Context, cfg *ClientConfig, c net.Conn, addr string, h he
 // hello is what this node says to another member.
 func (m *members) hello(p purpose, to member.Member) hello {
 	h := hello{purpose: p, cluster: m.cluster, from: m.self, to: stationOf(to)}
-	if m.listed {
+	if m.includesSelf {
 		h.index = m.index
 	}
 	return h

@@ -54,11 +54,11 @@ type Transport struct {
 
 // members is never changed once it is published.
 type members struct {
-	cluster member.ClusterID
-	self    member.Member
-	index   uint64              // of an entry as of which SetPeers has named the members
-	listed  bool                // this node is one of those
-	peers   map[member.ID]*peer // the others, and newcomers; nil before SetPeers
+	cluster      member.ClusterID
+	self         member.Member
+	index        uint64              // of an entry as of which SetPeers has named the members
+	includesSelf bool                // this node is one of those
+	peers        map[member.ID]*peer // the others, and newcomers; nil before SetPeers
 }
 
 type peer struct {
@@ -123,7 +123,7 @@ func (t *Transport) SetPeers(index uint64, ms []member.Member) {
 	next := &members{cluster: old.cluster, self: old.self, index: index, peers: map[member.ID]*peer{}}
 	for _, m := range ms {
 		if m.ID == old.self.ID {
-			next.listed = true
+			next.includesSelf = true
 			continue
 		}
 		p := old.peers[m.ID]
@@ -246,8 +246,8 @@ func wake(c chan struct{}) {
 type limitedLog struct {
 	log *slog.Logger
 
-	mu   sync.Mutex
-	said map[string]time.Time
+	mu         sync.Mutex
+	lastLogged map[string]time.Time
 }
 
 const maxSaid = 256
@@ -260,19 +260,19 @@ func (l *limitedLog) warn(msg, peer string, err error) {
 	text := line(err)
 	key := msg + "\x00" + peer + "\x00" + text
 	now := time.Now()
-	if at, ok := l.said[key]; ok && now.Sub(at) < time.Minute {
+	if at, ok := l.lastLogged[key]; ok && now.Sub(at) < time.Minute {
 		return
 	}
-	if len(l.said) >= maxSaid {
-		maps.DeleteFunc(l.said, func(_ string, at time.Time) bool { return now.Sub(at) >= time.Minute })
-		if len(l.said) >= maxSaid {
+	if len(l.lastLogged) >= maxSaid {
+		maps.DeleteFunc(l.lastLogged, func(_ string, at time.Time) bool { return now.Sub(at) >= time.Minute })
+		if len(l.lastLogged) >= maxSaid {
 			return
 		}
 	}
-	if l.said == nil {
-		l.said = map[string]time.Time{}
+	if l.lastLogged == nil {
+		l.lastLogged = map[string]time.Time{}
 	}
-	l.said[key] = now
+	l.lastLogged[key] = now
 	l.log.Warn(msg, "peer", peer, "error", text)
 }
 

@@ -39,8 +39,8 @@ type Conn struct {
 	pending []sent // commands without a reply, the oldest first
 	err     error  // why the connection is useless; nil while it is not
 
-	used string // the tube that the server has confirmed last
-	caps *Capabilities
+	usedTube string // the tube that the server has confirmed last
+	caps     *Capabilities
 }
 
 type sent struct {
@@ -50,7 +50,7 @@ type sent struct {
 
 // New returns a connection that owns nc from now on. Errors name the server addr.
 func New(nc net.Conn, addr string) *Conn {
-	c := &Conn{MaxBody: DefaultMaxBody, addr: addr, nc: nc, ctx: context.Background(), used: "default"}
+	c := &Conn{MaxBody: DefaultMaxBody, addr: addr, nc: nc, ctx: context.Background(), usedTube: "default"}
 	c.in = bufio.NewReaderSize((*stream)(c), bufferSize)
 	c.out = bufio.NewWriterSize((*stream)(c), bufferSize)
 	return c

@@ -41,7 +41,7 @@ func (c *Conn) Next(ctx context.Context) (Reply, error) {
 		c.pending = nil
 	}
 	if r.Word == "USING" && command.word == "use" {
-		c.used = command.tube
+		c.usedTube = command.tube
 	}
 	return r, nil
 }

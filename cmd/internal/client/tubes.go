@@ -90,7 +90,7 @@ func (c *Conn) FieldsOf(command string, r Reply) (Fields, error) {
 
 // Use makes a tube the one that later puts go into. The tube exists while it is used.
 func (c *Conn) Use(ctx context.Context, tube string) error {
-	if tube == c.used {
+	if tube == c.usedTube {
 		return nil
 	}
 	_, err := c.call(ctx, "USING", "use "+tube)
@@ -101,13 +101,13 @@ func (c *Conn) Use(ctx context.Context, tube string) error {
 // fails if there is no such tube, since use would make it, and afterwards uses the former
 // tube again, so that this one can go.
 func (c *Conn) using(ctx context.Context, tube string, do func() error) error {
-	if tube == c.used {
+	if tube == c.usedTube {
 		return do()
 	}
 	if _, err := c.StatsTube(ctx, tube); err != nil {
 		return err
 	}
-	before := c.used
+	before := c.usedTube
 	if err := c.Use(ctx, tube); err != nil {
 		return err
 	}

@@ -46,11 +46,11 @@ type Gate struct {
 	sessions map[[sha256.Size]byte]*session // by the sums of their secrets; guarded by mu
 }
 
-type session struct{ began, used time.Time }
+type session struct{ began, lastUse time.Time }
 
 // ended reports whether a session has ended by itself.
 func (s *session) ended(now time.Time) bool {
-	return now.Sub(s.used) >= sessionIdle || now.Sub(s.began) >= sessionTime
+	return now.Sub(s.lastUse) >= sessionIdle || now.Sub(s.began) >= sessionTime
 }
 
 // NewGate makes the consoles of at least one server, and a gate in front of them. Link leads a
@@ -130,7 +130,7 @@ func (g *Gate) logIn(w http.ResponseWriter, r *http.Request) {
 	if len(g.sessions) >= maxSessions {
 		g.endOldest()
 	}
-	g.sessions[sha256.Sum256([]byte(key))] = &session{began: now, used: now}
+	g.sessions[sha256.Sum256([]byte(key))] = &session{began: now, lastUse: now}
 	g.mu.Unlock()
 	http.SetCookie(w, g.cookie(r, key, int(sessionTime/time.Second)))
 	w.Header().Set("Referrer-Policy", "no-referrer")
@@ -159,8 +159,8 @@ func (g *Gate) endOldest() {
 	var oldest [sha256.Size]byte
 	var used time.Time
 	for sum, s := range g.sessions {
-		if used.IsZero() || s.used.Before(used) {
-			oldest, used = sum, s.used
+		if used.IsZero() || s.lastUse.Before(used) {
+			oldest, used = sum, s.lastUse
 		}
 	}
 	delete(g.sessions, oldest)
@@ -179,7 +179,7 @@ func (g *Gate) admits(c *http.Cookie) bool {
 		delete(g.sessions, sum)
 		return false
 	}
-	s.used = now
+	s.lastUse = now
 	return true
 }
 

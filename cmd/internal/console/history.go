@@ -32,11 +32,11 @@ type history struct {
 
 // trend is the history of one thing. It is guarded by the mutex of its history.
 type trend struct {
-	ring   series.Ring
-	meter  operate.Meter // zero if the last look at it has failed
-	wanted time.Time     // when somebody has looked last
-	ages   agesOf        // of a tube's ready jobs, as listed last
-	lists  bool          // they are being listed
+	ring     series.Ring
+	meter    operate.Meter // zero if the last look at it has failed
+	lastLook time.Time     // when somebody has looked last
+	ages     agesOf        // of a tube's ready jobs, as listed last
+	lists    bool          // they are being listed
 }
 
 // add adds what was counted at a time.
@@ -77,7 +77,7 @@ func (h *history) ofTube(name string, now time.Time, long bool) []series.Point {
 		t = new(trend)
 		h.tubes[name] = t
 	}
-	t.wanted = now
+	t.lastLook = now
 	return t.points(now, long)
 }
 
@@ -121,7 +121,7 @@ func (h *history) changed() {
 func (h *history) removeOldest() {
 	oldest := ""
 	for name, t := range h.tubes {
-		if oldest == "" || t.wanted.Before(h.tubes[oldest].wanted) {
+		if oldest == "" || t.lastLook.Before(h.tubes[oldest].lastLook) {
 			oldest = name
 		}
 	}
@@ -133,7 +133,7 @@ func (h *history) followed(now time.Time) (names []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for name, t := range h.tubes {
-		if now.Sub(t.wanted) > followTime {
+		if now.Sub(t.lastLook) > followTime {
 			delete(h.tubes, name)
 			continue
 		}

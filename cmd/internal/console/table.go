@@ -38,13 +38,13 @@ var firstTimeout = 5 * time.Second
 // tubeTable is what a console knows of all tubes. Requests share it, and it is made by one
 // goroutine at a time, which no request has to wait for.
 type tubeTable struct {
-	mu     sync.Mutex    // guards all below
-	now    *tubeList     // the newest; nil if there is none
-	making chan struct{} // closed when the one that is being made is there; nil if none is being made
-	wanted time.Time     // when somebody has asked last
-	next   time.Time     // when a new one may be made
-	edits  uint64        // changes that were made here
-	drop   *time.Timer   // calls free; nil if there is nothing to free
+	mu          sync.Mutex    // guards all below
+	now         *tubeList     // the newest; nil if there is none
+	making      chan struct{} // closed when the one that is being made is there; nil if none is being made
+	lastRequest time.Time     // when somebody has asked last
+	next        time.Time     // when a new one may be made
+	edits       uint64        // changes that were made here
+	drop        *time.Timer   // calls free; nil if there is nothing to free
 }
 
 // tubeList is a table of tubes. It does not change.
@@ -66,7 +66,7 @@ func (c *Console) list(ctx context.Context) (*tubeList, error) {
 	t := &c.table
 	t.mu.Lock()
 	now := time.Now()
-	t.wanted = now
+	t.lastRequest = now
 	if t.making == nil &&
 		(t.now == nil || (now.Sub(t.now.at) >= tableAge || t.now.edits != t.edits) && !now.Before(t.next)) {
 		t.making = make(chan struct{})
@@ -113,7 +113,7 @@ func (t *tubeTable) changed() {
 func (t *tubeTable) free() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if rest := tableKept - time.Since(t.wanted); rest > 0 {
+	if rest := tableKept - time.Since(t.lastRequest); rest > 0 {
 		t.drop = time.AfterFunc(rest, t.free)
 		return
 	}

@@ -56,7 +56,7 @@ type Config struct {
 // A cron is a call of Run.
 type cron struct {
 	Config
-	done time.Time // up to here everything was put
+	putUntil time.Time // up to here everything was put
 }
 
 // Run puts jobs until ctx ends. It returns an error if the first connection fails, if the server lacks unique keys,
@@ -66,13 +66,13 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	k := &cron{Config: cfg, done: cfg.Clock.Now().Add(-putAgain).Truncate(time.Minute)}
+	k := &cron{Config: cfg, putUntil: cfg.Clock.Now().Add(-putAgain).Truncate(time.Minute)}
 	for wait := reconnectMin; ; wait = min(2*wait, reconnectMax) {
 		if err == nil {
-			before := k.done
+			before := k.putUntil
 			err = k.serve(ctx, c)
 			c.Close()
-			if k.done.After(before) {
+			if k.putUntil.After(before) {
 				wait = reconnectMin
 			}
 		}
@@ -99,18 +99,18 @@ func (k *cron) serve(ctx context.Context, c *client.Conn) error {
 	}
 	for ctx.Err() == nil {
 		now := k.Clock.Now()
-		if first := now.Add(-putAgain).Truncate(time.Minute); k.done.Before(first) {
+		if first := now.Add(-putAgain).Truncate(time.Minute); k.putUntil.Before(first) {
 			k.printf("nothing was put for the times from %v to %v",
-				k.done.Add(time.Minute).UTC().Format(time.RFC3339), first.UTC().Format(time.RFC3339))
-			k.done = first
+				k.putUntil.Add(time.Minute).UTC().Format(time.RFC3339), first.UTC().Format(time.RFC3339))
+			k.putUntil = first
 		}
-		for next := k.done.Add(time.Minute); !next.After(now); next = next.Add(time.Minute) {
+		for next := k.putUntil.Add(time.Minute); !next.After(now); next = next.Add(time.Minute) {
 			if err := k.putAll(ctx, c, next); err != nil {
 				return err
 			}
-			k.done = next
+			k.putUntil = next
 		}
-		k.Clock.Wait(ctx, k.done.Add(time.Minute))
+		k.Clock.Wait(ctx, k.putUntil.Add(time.Minute))
 	}
 	return nil
 }

@@ -110,9 +110,9 @@ type Collector struct {
 	Limit int              // tubes that are asked about in one look
 	Now   func() time.Time // time.Now
 
-	conn   *client.Conn // nil while there is none
-	names  []string     // of all tubes, in order
-	listed time.Time    // when they were asked for
+	conn     *client.Conn // nil while there is none
+	names    []string     // of all tubes, in order
+	listTime time.Time    // when they were asked for
 
 	server operate.Meter
 	tubes  map[string]*operate.Meter // of the tubes that the look before asked about
@@ -155,8 +155,8 @@ func (c *Collector) look(ctx context.Context, q Query) (s *Sample, err error) {
 		stats, err = c.conn.FieldsOf("stats", r)
 		return err
 	}}}
-	if at := c.Now(); len(c.names) <= c.Limit || at.Sub(c.listed) >= listEvery {
-		c.listed = at
+	if at := c.Now(); len(c.names) <= c.Limit || at.Sub(c.listTime) >= listEvery {
+		c.listTime = at
 		questions = append(questions, question{"list-tubes", c.list})
 	}
 	asked := first()

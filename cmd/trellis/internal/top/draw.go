@@ -154,7 +154,7 @@ func (m *Model) table() (lines []string) {
 // keys is the last line.
 func (m *Model) keys() string {
 	if m.typing {
-		return "filter: " + m.visible(m.typed) + "_  (Enter: use it, Esc: leave it)"
+		return "filter: " + m.visible(m.input) + "_  (Enter: use it, Esc: leave it)"
 	}
 	position := ""
 	if total := m.total(); total > m.rows() {

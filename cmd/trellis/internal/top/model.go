@@ -26,7 +26,7 @@ type Model struct {
 	err           error   // of the last look
 	query         Query
 	typing        bool   // the filter is being typed
-	typed         string // what has been
+	input         string // what has been
 	paused, help  bool
 
 	looking bool // a look is under way
@@ -129,7 +129,7 @@ func (m *Model) key(key string) tea.Cmd {
 			return m.look()
 		}
 	case "/":
-		m.typing, m.typed = true, m.query.Filter
+		m.typing, m.input = true, m.query.Filter
 	case "left", "<":
 		return m.sort(column(m.query.Sort)+len(columns)-1, false)
 	case "right", ">":
@@ -159,17 +159,17 @@ func (m *Model) typeKey(msg tea.KeyPressMsg) tea.Cmd {
 	switch msg.String() {
 	case "enter":
 		m.typing = false
-		return m.filter(m.typed)
+		return m.filter(m.input)
 	case "esc":
 		m.typing = false
 	case "ctrl+c":
 		return tea.Quit
 	case "backspace":
-		if runes := []rune(m.typed); len(runes) > 0 {
-			m.typed = string(runes[:len(runes)-1])
+		if runes := []rune(m.input); len(runes) > 0 {
+			m.input = string(runes[:len(runes)-1])
 		}
 	case "ctrl+u":
-		m.typed = ""
+		m.input = ""
 	default:
 		m.typeText(msg.Text)
 	}
@@ -178,8 +178,8 @@ func (m *Model) typeKey(msg tea.KeyPressMsg) tea.Cmd {
 
 // typeText adds to the filter.
 func (m *Model) typeText(text string) {
-	if m.typed += text; len(m.typed) > maxFilter {
-		m.typed = m.typed[:maxFilter]
+	if m.input += text; len(m.input) > maxFilter {
+		m.input = m.input[:maxFilter]
 	}
 }
 

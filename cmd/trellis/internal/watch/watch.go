@@ -37,8 +37,8 @@ type Watcher struct {
 	states  []client.State
 	cursors map[client.State]*cursor
 
-	newest uint64              // jobs with ids up to this are old, in whatever state
-	seen   map[uint64]struct{} // ids above it that were found
+	newest  uint64              // jobs with ids up to this are old, in whatever state
+	seenIDs map[uint64]struct{} // ids above it that were found
 }
 
 // A cursor is where a look goes on reading a queue: behind which jobs.
@@ -52,7 +52,7 @@ type cursor struct {
 // The tube need not exist yet.
 func Start(ctx context.Context, list Lister, tube string, states []client.State) (*Watcher, error) {
 	w := &Watcher{
-		list: list, tube: tube, states: states, cursors: make(map[client.State]*cursor), seen: make(map[uint64]struct{}),
+		list: list, tube: tube, states: states, cursors: make(map[client.State]*cursor), seenIDs: make(map[uint64]struct{}),
 	}
 	for _, s := range client.States {
 		p := &cursor{}
@@ -81,8 +81,8 @@ func (w *Watcher) Look(ctx context.Context) (found []Job, err error) {
 		take := func(page []client.Fields) {
 			for _, f := range page {
 				id := f.Uint("id")
-				if _, old := w.seen[id]; id > w.newest && !old {
-					w.seen[id] = struct{}{}
+				if _, old := w.seenIDs[id]; id > w.newest && !old {
+					w.seenIDs[id] = struct{}{}
 					found = append(found, Job{id, s, f})
 				}
 			}
@@ -160,12 +160,12 @@ func (w *Watcher) page(ctx context.Context, s client.State, after uint64) ([]cli
 
 // prune bounds what is remembered.
 func (w *Watcher) prune() {
-	if len(w.seen) <= maxSeen {
+	if len(w.seenIDs) <= maxSeen {
 		return
 	}
-	ids := slices.Sorted(maps.Keys(w.seen))
+	ids := slices.Sorted(maps.Keys(w.seenIDs))
 	w.newest = ids[len(ids)/2]
-	maps.DeleteFunc(w.seen, func(id uint64, _ struct{}) bool { return id <= w.newest })
+	maps.DeleteFunc(w.seenIDs, func(id uint64, _ struct{}) bool { return id <= w.newest })
 }
 
 func lastID(page []client.Fields) uint64 { return page[len(page)-1].Uint("id") }

@@ -170,8 +170,8 @@ func TestMemoryIsBounded(t *testing.T) {
 			}
 			told = j.ID
 		}
-		if len(w.seen) > maxSeen {
-			t.Fatalf("%d ids are remembered", len(w.seen))
+		if len(w.seenIDs) > maxSeen {
+			t.Fatalf("%d ids are remembered", len(w.seenIDs))
 		}
 	}
 	if told != u.last {

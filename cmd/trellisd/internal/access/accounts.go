@@ -32,10 +32,10 @@ func isAccount(fields []string) bool {
 
 // accounts collects what a file says of accounts.
 type accounts struct {
-	lines    []accountLine
-	broken   []string       // names whose line has a mistake
-	named    map[string]int // the line that an account has
-	patterns map[string]int // the line that has it
+	lines       []accountLine
+	brokenNames []string       // names whose line has a mistake
+	lineOf      map[string]int // the line that an account has
+	patterns    map[string]int // the line that has it
 }
 
 // take takes a line about an account.
@@ -47,13 +47,13 @@ func (a *accounts) take(number int, fields []string) error {
 	if !validAccountName(name) {
 		return fmt.Errorf("account %q: a name has 1 to %d of the bytes A-Z a-z 0-9 - . _", name, maxAccountName)
 	}
-	if first := a.named[name]; first != 0 {
+	if first := a.lineOf[name]; first != 0 {
 		return fmt.Errorf("account %s has a line already, line %d", name, first)
 	}
-	if a.named == nil {
-		a.named, a.patterns = make(map[string]int), make(map[string]int)
+	if a.lineOf == nil {
+		a.lineOf, a.patterns = make(map[string]int), make(map[string]int)
 	}
-	a.named[name] = number
+	a.lineOf[name] = number
 	l, err := parseAccount(name, fields[2:])
 	for _, p := range l.tubes {
 		if first := a.patterns[p]; err == nil && first != 0 {
@@ -64,7 +64,7 @@ func (a *accounts) take(number int, fields []string) error {
 		err = fmt.Errorf("there are %d accounts before it, and no more are possible", maxAccounts)
 	}
 	if err != nil {
-		a.broken = append(a.broken, name)
+		a.brokenNames = append(a.brokenNames, name)
 		return fmt.Errorf("account %s: %w", name, err)
 	}
 	for _, p := range l.tubes {
@@ -173,7 +173,7 @@ func (s *Store) loadAccounts(file *accounts) map[string]*engine.Account {
 		all[l.name] = a
 		list = append(list, engine.AccountTubes{Account: a, Tubes: l.tubes})
 	}
-	for _, name := range file.broken {
+	for _, name := range file.brokenNames {
 		old, ok := s.accounts[name]
 		if !ok {
 			continue

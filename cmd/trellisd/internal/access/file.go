@@ -61,13 +61,13 @@ type parser struct {
 	path     string
 	lines    []line // those without a mistake
 	accounts accounts
-	seen     map[credential]int // the line that has it
+	lineOf   map[credential]int // the line that has it
 	mistakes []error            // each a *FileError
 }
 
 // parse reads a file's contents. The path is for messages.
 func parse(path string, content []byte) *parser {
-	p := &parser{path: path, seen: make(map[credential]int)}
+	p := &parser{path: path, lineOf: make(map[credential]int)}
 	number := 0
 	for text := range bytes.Lines(content) {
 		number++
@@ -122,10 +122,10 @@ func (p *parser) client(number int, fields []string) (err error) {
 	if l.rights, err = parseRights(fields[2], l.tubes); err != nil {
 		return err
 	}
-	if first := p.seen[l.credential]; first != 0 {
+	if first := p.lineOf[l.credential]; first != 0 {
 		return fmt.Errorf("the credential is that of line %d; give each client one of its own", first)
 	}
-	p.seen[l.credential] = number
+	p.lineOf[l.credential] = number
 	p.lines = append(p.lines, l)
 	return nil
 }

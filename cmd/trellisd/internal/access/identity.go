@@ -31,9 +31,9 @@ func (l *line) same(o *line) bool {
 
 // A roll is all identities of one state of the file. It does not change.
 type roll struct {
-	all    []*identity        // in the order of the file
-	known  map[credential]int // of those known without a token: index in all
-	tokens map[hashStart][]*identity
+	all          []*identity        // in the order of the file
+	byCredential map[credential]int // of those known without a token: index in all
+	tokens       map[hashStart][]*identity
 }
 
 // hashStart is the beginning of a token's hash, by which it is looked up. That the time
@@ -41,10 +41,10 @@ type roll struct {
 type hashStart [8]byte
 
 func newRoll(all []*identity) *roll {
-	r := &roll{all: all, known: make(map[credential]int), tokens: make(map[hashStart][]*identity)}
+	r := &roll{all: all, byCredential: make(map[credential]int), tokens: make(map[hashStart][]*identity)}
 	for i, id := range all {
 		if id.kind != byToken {
-			r.known[id.credential] = i
+			r.byCredential[id.credential] = i
 			continue
 		}
 		start := hashStart([]byte(id.value))
@@ -77,7 +77,7 @@ func (r *roll) byConnection(state *tls.ConnectionState, uid int) *identity {
 	}
 	first := len(r.all)
 	for _, n := range names {
-		if i, ok := r.known[n]; ok {
+		if i, ok := r.byCredential[n]; ok {
 			first = min(first, i)
 		}
 	}

@@ -11,13 +11,13 @@ const lookInterval = time.Second
 
 // file is a file that is appended to. One goroutine at a time may use it.
 type file struct {
-	path   string
-	file   *os.File
-	looked time.Time
+	path     string
+	file     *os.File
+	lastLook time.Time
 }
 
 func openFile(path string) (*file, error) {
-	f := &file{path: path, looked: time.Now()}
+	f := &file{path: path, lastLook: time.Now()}
 	var err error
 	f.file, err = f.open()
 	return f, err
@@ -30,8 +30,8 @@ func (f *file) open() (*os.File, error) {
 
 // Write appends a line to the file that is at the path now.
 func (f *file) Write(p []byte) (int, error) {
-	if now := time.Now(); now.Sub(f.looked) >= lookInterval {
-		f.looked = now
+	if now := time.Now(); now.Sub(f.lastLook) >= lookInterval {
+		f.lastLook = now
 		if err := f.follow(); err != nil {
 			return 0, fmt.Errorf("looking for a new file: %w", err)
 		}

@@ -248,7 +248,7 @@ func (q *Queue) forward() {
 	if q.gateway != nil || q.service != nil {
 		return
 	}
-	c := q.waiting
+	c := q.waitingClients
 	if c == nil {
 		if q.stopping || q.follower == nil {
 			return
@@ -262,7 +262,7 @@ func (q *Queue) forward() {
 	} else if !q.resumes() {
 		return
 	}
-	q.gateway, q.waiting = c, nil
+	q.gateway, q.waitingClients = c, nil
 	c.server.Forward(c.self.dial)
 	if !c.opens {
 		c.opens = true

@@ -150,7 +150,7 @@ func (s *service) endNumber(e *engine.Engine, number uint32) {
 	err := s.unheld(func() error {
 		_, err := e.EndNumber(number)
 		if err == nil {
-			s.queue.gone++ // under the lock of unheld
+			s.queue.freedLoops++ // under the lock of unheld
 		}
 		return err
 	})
@@ -168,7 +168,7 @@ func (s *service) unheld(f func() error) error {
 	q := s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.service != s || q.held {
+	if q.service != s || q.onHold {
 		return errNotServing
 	}
 	return f()

@@ -53,11 +53,11 @@ type Member struct {
 	invited atomic.Bool                  // the group has not been heard yet
 	node    atomic.Pointer[replica.Node] // nil until the member belongs to a cluster
 	failed  chan error                   // has the first error that ends the member and does not come from the node
-	asked   time.Time                    // when look has asked for the members last
+	lastAsk time.Time                    // when look has asked for the members last
 	leader  atomic.Pointer[leader]       // as it has told of itself, nil if nobody has
 	onState atomic.Pointer[func()]
 
-	answered atomic.Int64 // when a client's command would have been answered here last, in nanoseconds since 1970
+	lastAnswer atomic.Int64 // when a client's command would have been answered here last, in nanoseconds since 1970
 
 	mu    sync.Mutex
 	reign *reign // of whom this member has heard last that it leads; nil if that is itself

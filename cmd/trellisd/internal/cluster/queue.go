@@ -70,15 +70,15 @@ type Queue struct {
 	follower       *engine.Follower // nil when the engine serves
 	start          int64            // cluster time at the engine's Time 0
 	service        *service         // nil while there is no leadership
-	waiting        *clients         // those of a leadership that was settled; nil if there are none
+	waitingClients *clients         // those of a leadership that was settled; nil if there are none
 	gateway        *clients         // those that are forwarded to another member; nil if there are none
-	held           bool             // nothing executes: see Hold
+	onHold         bool             // nothing executes: see Hold
 	news           chan struct{}    // closed when service or held change
 	stopping       bool             // no more gateway begins
 	draining       bool             // leaderships to come begin in drain mode
 	leaderships    uint64           // that were served
 	contradictions uint64           // that the engines before this one have counted
-	gone           uint64           // loops of members whose clients' jobs it has freed
+	freedLoops     uint64           // loops of members whose clients' jobs it has freed
 }
 
 // Leaderships is how often the queue began to serve. Any goroutine may call it.
@@ -92,7 +92,7 @@ func (q *Queue) Leaderships() uint64 {
 func (q *Queue) Gone() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.gone
+	return q.freedLoops
 }
 
 // Contradictions is how many records of reservations did not fit those before them, since the
@@ -157,7 +157,7 @@ func (q *Queue) Serve(l *replica.Leadership) error {
 	}
 	q.follower = nil
 	e.Drain(q.draining)
-	c, before := q.waiting, (*clients)(nil)
+	c, before := q.waitingClients, (*clients)(nil)
 	switch {
 	case c != nil:
 	case q.resumes():
@@ -165,7 +165,7 @@ func (q *Queue) Serve(l *replica.Leadership) error {
 	default:
 		before = q.gateway // it has the port
 	}
-	q.waiting, q.gateway = nil, nil
+	q.waitingClients, q.gateway = nil, nil
 	lives := c != nil
 	if !lives {
 		var err error
@@ -180,7 +180,7 @@ func (q *Queue) Serve(l *replica.Leadership) error {
 	})
 	s := &service{clients: c, leadership: l, now: now, absences: newAbsences()}
 	s.ended, s.end = context.WithCancel(c.ctx)
-	q.service, q.held = s, false
+	q.service, q.onHold = s, false
 	q.announce()
 	q.leaderships++
 	if lives {
@@ -223,7 +223,7 @@ func (q *Queue) newClients(e *engine.Engine, now func() engine.Time, l *replica.
 func (q *Queue) Retire(l *replica.Leadership) {
 	q.mu.Lock()
 	s := q.service
-	q.service, q.held = nil, false
+	q.service, q.onHold = nil, false
 	q.announce()
 	if s != nil && !q.engine.Draining() {
 		q.draining = false // a client has ended it
@@ -237,7 +237,7 @@ func (q *Queue) Retire(l *replica.Leadership) {
 	if lives := l.Settled() && (!l.HandedOver() || q.resumes() && l.TakesTrunks()); lives && q.detach(s) {
 		q.mu.Lock()
 		s.clients.leads.Store(false)
-		q.waiting = s.clients
+		q.waitingClients = s.clients
 		q.mu.Unlock()
 		if l.HandedOver() {
 			q.forward()
@@ -259,8 +259,8 @@ func (q *Queue) detach(s *service) bool {
 // abandon resets the clients that wait for a leadership, and those that are forwarded: the node has ended.
 func (q *Queue) abandon() {
 	q.mu.Lock()
-	waiting, gateway := q.waiting, q.gateway
-	q.waiting, q.gateway, q.stopping = nil, nil, true
+	waiting, gateway := q.waitingClients, q.gateway
+	q.waitingClients, q.gateway, q.stopping = nil, nil, true
 	q.mu.Unlock()
 	waiting.reset()
 	gateway.reset()
@@ -292,7 +292,7 @@ func (q *Queue) hold(s *service, on bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.service == s {
-		q.held = on
+		q.onHold = on
 		q.announce()
 	}
 }
@@ -429,7 +429,7 @@ func (q *Queue) clients() (*clients, *engine.Engine) {
 	case q.gateway != nil:
 		return q.gateway, q.engine
 	}
-	return q.waiting, q.engine
+	return q.waitingClients, q.engine
 }
 
 // fed is an engine that is fed, which tells when numbers of loops may be gone. It is the applier's.

@@ -33,7 +33,7 @@ var (
 func (q *Queue) awaitService(ctx context.Context) (*service, *engine.Engine) {
 	for {
 		q.mu.Lock()
-		s, e, held, news := q.service, q.engine, q.held, q.news
+		s, e, held, news := q.service, q.engine, q.onHold, q.news
 		q.mu.Unlock()
 		if s != nil && !held {
 			return s, e

@@ -45,7 +45,7 @@ func TestAGatewayWaitsForALeaderThatDoesNotServeYet(t *testing.T) {
 	}
 	await()
 	q.mu.Lock()
-	q.service, q.engine, q.held = want, e, true
+	q.service, q.engine, q.onHold = want, e, true
 	q.announce()
 	q.mu.Unlock()
 	q.hold(want, false)

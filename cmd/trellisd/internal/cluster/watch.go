@@ -89,10 +89,10 @@ const announceInterval = time.Second
 // that was added while this node was away. Its certificate is taken for a member's
 // if a member says so. Without TLS there is none to judge.
 func (m *Member) announce(ctx context.Context, st replica.Status) {
-	if m.cfg.TLS == nil || time.Since(m.asked) < announceInterval {
+	if m.cfg.TLS == nil || time.Since(m.lastAsk) < announceInterval {
 		return
 	}
-	m.asked = time.Now()
+	m.lastAsk = time.Now()
 	known := m.store.Identity().Cluster.Members
 	said := make(chan []member.Member, len(st.Members))
 	for _, o := range st.Members {
@@ -130,11 +130,11 @@ func (m *Member) Unready() string {
 	if f == nil {
 		why := m.State()
 		if why == "" {
-			m.answered.Store(time.Now().UnixNano())
+			m.lastAnswer.Store(time.Now().UnixNano())
 		}
 		return why
 	}
-	return f.unready(m.node.Load().Status(), &m.answered, time.Now())
+	return f.unready(m.node.Load().Status(), &m.lastAnswer, time.Now())
 }
 
 // unready is Unready of a member that forwards its clients. answered is when it was ready last. A member

@@ -31,11 +31,11 @@ const TimeEnv = "CLUSTER"
 // A Lab is a cluster of processes on this machine, with a Network between them. Its methods fail the test
 // where they cannot do what they say, and wait until Ctx ends.
 type Lab struct {
-	T       *testing.T
-	Ctx     context.Context
-	Network *Network
-	Nodes   []*Node
-	named   int // nodes that there were
+	T         *testing.T
+	Ctx       context.Context
+	Network   *Network
+	Nodes     []*Node
+	nodeCount int // nodes that there were
 
 	mu      sync.Mutex
 	clients []string // guarded by mu; addresses that clients try
@@ -90,8 +90,8 @@ func NewLab(t *testing.T) *Lab {
 // Add adds a node, which does not run yet.
 func (c *Lab) Add(parent string) *Node {
 	c.T.Helper()
-	c.named++
-	n := &Node{Name: fmt.Sprint("n", c.named), Dir: filepath.Join(parent, "data"), Client: wiretest.ReservedAddr(c.T)}
+	c.nodeCount++
+	n := &Node{Name: fmt.Sprint("n", c.nodeCount), Dir: filepath.Join(parent, "data"), Client: wiretest.ReservedAddr(c.T)}
 	var err error
 	if n.Addr, err = c.Network.Add(n.Name); err != nil {
 		c.T.Fatal(err)

@@ -127,8 +127,8 @@ type collector struct {
 
 	memoryLimit int64 // bytes; 0 if unknown
 
-	mu    sync.Mutex
-	shown map[string]struct{} // guarded by mu; names of the tubes that were shown last
+	mu         sync.Mutex
+	shownTubes map[string]struct{} // guarded by mu; names of the tubes that were shown last
 }
 
 // Describe implements [prometheus.Collector].

@@ -86,12 +86,12 @@ var restMetrics = list[*tubeSums]{
 func (c *collector) tubes(s *Serving) (shown []engine.TubeSnapshot, rest tubeSums) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	sel := newTubeSelection(c.opt.Tubes, showFirst(c.shown))
+	sel := newTubeSelection(c.opt.Tubes, showFirst(c.shownTubes))
 	s.Engine.EachTube(s.Now(), sel.Add)
 	shown, rest = sel.End()
-	c.shown = make(map[string]struct{}, len(shown))
+	c.shownTubes = make(map[string]struct{}, len(shown))
 	for i := range shown {
-		c.shown[shown[i].Name] = struct{}{}
+		c.shownTubes[shown[i].Name] = struct{}{}
 	}
 	return shown, rest
 }

@@ -33,8 +33,8 @@ type Files struct {
 	paths    []string
 	load     func(contents [][]byte) error
 
-	mu   sync.Mutex        // held while the files are read and loaded
-	seen [sha256.Size]byte // guarded by mu; of what was loaded last, or could not be
+	mu      sync.Mutex        // held while the files are read and loaded
+	lastSum [sha256.Size]byte // guarded by mu; of what was loaded last, or could not be
 
 	states []os.FileInfo // at the last glance; nil where there was no file; used by the goroutine of Watch
 }
@@ -118,7 +118,7 @@ func Load(what string, paths []string, load func(contents [][]byte) error, log *
 	if err != nil {
 		return nil, err
 	}
-	f.seen = sum
+	f.lastSum = sum
 	return f, load(contents)
 }
 
@@ -163,7 +163,7 @@ func (f *Files) Look() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	contents, sum, err := f.read()
-	if sum == f.seen {
+	if sum == f.lastSum {
 		if f.Stats().Failing && err == nil && f.load(contents) == nil {
 			f.outcomes.Add(nil)
 		}
@@ -175,7 +175,7 @@ func (f *Files) Look() {
 	if _, again, _ := f.read(); again != sum {
 		return // until they are left alone
 	}
-	if sum != f.seen {
+	if sum != f.lastSum {
 		_ = f.use(contents, sum, err)
 	}
 }
@@ -193,7 +193,7 @@ func (f *Files) Reload() error {
 
 // use loads what was read. f.mu is held.
 func (f *Files) use(contents [][]byte, sum [sha256.Size]byte, err error) error {
-	f.seen = sum
+	f.lastSum = sum
 	if err == nil {
 		err = f.load(contents)
 	}

@@ -38,10 +38,10 @@ type Protection struct {
 	comparing sync.Mutex          // held while a password is compared, which costs processor time
 	guesses   *semaphore.Weighted // held by each request whose password is compared
 
-	mu    sync.Mutex
-	seen  [sha256.Size]byte // of what was read last; guarded by mu
-	state *state            // that is in force; guarded by mu
-	err   error             // why the last change could not be loaded; nil if it was; guarded by mu
+	mu      sync.Mutex
+	lastSum [sha256.Size]byte // of what was read last; guarded by mu
+	state   *state            // that is in force; guarded by mu
+	err     error             // why the last change could not be loaded; nil if it was; guarded by mu
 }
 
 // state is what a file said at one time.
@@ -83,7 +83,7 @@ func Open(file string, log *slog.Logger) (*Protection, error) {
 	}
 	text, err := os.ReadFile(file)
 	if err == nil {
-		p.seen = p.sum(text)
+		p.lastSum = p.sum(text)
 		p.state, err = p.load(text)
 	}
 	if err != nil {
@@ -197,7 +197,7 @@ func (p *Protection) Paths() []string { return []string{p.file} }
 // Reload loads the file as it is now, whether it has changed or not.
 func (p *Protection) Reload() error {
 	p.mu.Lock()
-	p.seen = [sha256.Size]byte{}
+	p.lastSum = [sha256.Size]byte{}
 	p.mu.Unlock()
 	p.now()
 	p.mu.Lock()
@@ -214,7 +214,7 @@ func (p *Protection) now() *state {
 		text = []byte(err.Error())
 	}
 	sum := p.sum(text)
-	if sum == p.seen {
+	if sum == p.lastSum {
 		return p.state
 	}
 	var next *state
@@ -224,7 +224,7 @@ func (p *Protection) now() *state {
 	if errors.Is(err, errBeingWritten) {
 		return p.state // the next request looks again
 	}
-	p.seen = sum
+	p.lastSum = sum
 	if err == nil {
 		if gone := p.state.lacks(next.kinds); gone != "" {
 			err = fmt.Errorf("%s is gone; restart the server to serve without", gone)
