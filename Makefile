@@ -105,6 +105,8 @@ check: $(GOFUMPT) $(STATICCHECK)
 	$(GO) vet -tags proof ./...
 	@unformatted=$$($(GOFUMPT) -l $(DIRS)) && \
 	if [ -n "$$unformatted" ]; then echo "not formatted, see make fmt:" $$unformatted; exit 1; fi
+	@long=$$(find $(DIRS) -name '*.go' ! -name '*_test.go' | xargs awk 'length($$0) > 120 { print FILENAME ":" FNR }') && \
+	if [ -n "$$long" ]; then echo "longer than 120 columns:" $$long; exit 1; fi
 	$(STATICCHECK) -tags proof ./...
 
 # check vets. The limit of go test, 10 minutes for a package, is short on a machine that does

@@ -56,10 +56,10 @@
 // Time-outs and closes take the same step, so a session never gets two jobs, and no
 // job goes to one that has left.
 //
-// The package has two floors, and a file's name says on which it is. The floor below is what lies under
-// the locks of shards (shard*.go): it knows no session and no loop, only a session's client (what it uses,
-// watches and has reserved, and the claim on it), and the budget from which what it does is paid. The floor above are sessions, loops, commands and the engine
-// (session*.go, loop*.go, cmd_*.go, engine*.go). It knows no lock, no job's record and no field of one.
+// The package has two floors, and a file's name says on which it is. The floor below is what lies under the locks of
+// shards (shard*.go): it knows no session and no loop, only a session's client (what it uses, watches and has reserved,
+// and the claim on it), and the budget from which what it does is paid. The floor above are sessions, loops, commands
+// and the engine (session*.go, loop*.go, cmd_*.go, engine*.go). It knows no lock, no job's record and no field of one.
 //
 // The floors meet at the operations of a tx. Each locks the shards that it needs, does all that
 // belongs to it, and unlocks them, which hands jobs over, wakes loops and fires groups: Release looks for

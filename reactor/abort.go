@@ -18,8 +18,8 @@ var errAborted = errors.New("reactor: the server was aborted")
 // meanwhile is kept, up to the usual limits; connections wait to be taken in, and replies are sent
 // when they are committed.
 //
-// Hold(true) first waits until commands of which a part was executed have ended, for 200 ms at most, and not for clients
-// that have to read before. Until then what waits goes on, but nothing is executed that comes later.
+// Hold(true) first waits until commands of which a part was executed have ended, for 200 ms at most, and not for
+// clients that have to read before. Until then what waits goes on, but nothing is executed that comes later.
 //
 // A server that is being shut down is not held. Hold(true) then returns when it has ended.
 // Calls of Hold must not overlap.
@@ -74,8 +74,8 @@ func (s *Server) begun(goOn bool) int64 {
 	return n.Load()
 }
 
-// hasBegun tells whether the client waits for a command of which a part was executed, and the rest waits neither until the
-// client reads nor for its rate.
+// hasBegun tells whether the client waits for a command of which a part was executed, and the rest waits neither until
+// the client reads nor for its rate.
 func (c *conn) hasBegun() bool {
 	return c.phase == waiting && c.session.Begun() && !c.Stalled() && !c.throttled()
 }

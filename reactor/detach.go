@@ -17,11 +17,10 @@ const maxCopied = 64 << 20
 // Detach has a held server go on without its engine, which may be discarded when Detach returns: nothing
 // of it is left here. All that was executed has been committed. The server stays held until Attach.
 //
-// Clients that have no job, and wait for nothing but a job or for room in the journal, do not notice; nor do those to whom
-// nothing is left but to take what they are owed. All others are reset: their jobs are ready in
-// the next engine, and nobody knows what has become of a command of which a part was executed. So are
-// those for whom more would have to be copied than 64 MiB in all, and those who are owed what is not
-// committed.
+// Clients that have no job, and wait for nothing but a job or for room in the journal, do not notice; nor do those to
+// whom nothing is left but to take what they are owed. All others are reset: their jobs are ready in the next engine,
+// and nobody knows what has become of a command of which a part was executed. So are those for whom more would have to
+// be copied than 64 MiB in all, and those who are owed what is not committed.
 //
 // It reports false, and has done nothing, if the server is not held or is being shut down.
 func (s *Server) Detach() bool {

@@ -55,7 +55,7 @@ type loop struct {
 	nextLook        time.Duration        // when the alarm was asked to go off for a deadline
 
 	gateway  *gateway                   // of a server that forwards its clients; nil otherwise
-	number   uint32                     // with which the ids of its sessions begin, for the next engine or gateway; 0 for none
+	number   uint32                     // begins the ids of its sessions in the next engine or gateway; 0 for none
 	sessions uint64                     // that have had one of the ids
 	detached map[*conn]*engine.Detached // sessions without an engine
 	replays  map[*conn]*relay.Replay    // of sessions that were resumed

@@ -18,7 +18,9 @@ const (
 	ended                       // nothing is left of it
 )
 
-var phaseNames = [...]string{"authenticating", "serving", "waiting", "forwarded", "draining", "lingering", "broken", "ended"}
+var phaseNames = [...]string{
+	"authenticating", "serving", "waiting", "forwarded", "draining", "lingering", "broken", "ended",
+}
 
 func (p phase) String() string { return phaseNames[p] }
 

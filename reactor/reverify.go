@@ -42,7 +42,8 @@ func (s *Server) Reverify(rejected func(certificates []string) map[string]error)
 	for der, err := range rejected(certificates) {
 		bad[unique.Make(der)] = struct{}{}
 		if n, ok := s.unverified.Allow(); ok {
-			s.log.Warn("a client's certificate is not accepted any more; its connections are ended", "error", err, "unreported", n)
+			s.log.Warn("a client's certificate is not accepted any more; its connections are ended",
+				"error", err, "unreported", n)
 		}
 	}
 	if len(bad) == 0 {

@@ -196,7 +196,9 @@ func (l *loop) canAdmit() bool { return !l.arrivals.Empty() && !l.held }
 // left tells whether turn would do something.
 func (l *loop) left(now time.Duration) bool {
 	d := l.deadlines.first()
-	return l.canRun() || l.throttledAt() <= now || l.streams.HasWritable() || l.canAdmit() || l.canResume() || len(l.revoked) > 0 || len(l.unverified) > 0 || l.gateway.hasWork(now) || l.relief.Load() || l.trunks.left(now) || l.hasCommitted() || d != nil && d.at <= now
+	return l.canRun() || l.throttledAt() <= now || l.streams.HasWritable() || l.canAdmit() || l.canResume() ||
+		len(l.revoked) > 0 || len(l.unverified) > 0 || l.gateway.hasWork(now) || l.relief.Load() ||
+		l.trunks.left(now) || l.hasCommitted() || d != nil && d.at <= now
 }
 
 // askForDeadline sets the alarm for the first deadline.

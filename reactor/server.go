@@ -73,10 +73,10 @@ type Config struct {
 	// it, the one that is owed most of those that do not read is closed; nobody else waits. 0 means
 	// no limit.
 	MaxOutputTotal int64
-	// GatewayMemory is how many bytes of replies may be pending for the clients that a server without an
-	// engine forwards, and may be kept of what they have sent and is not answered, and how many bytes of input of
-	// gateways' clients may wait at one with an engine, beside 16 KiB of each kind for each. A client that keeps up may have up to 256 KiB, or 128 KiB of input, as long as
-	// there is room. 0 means DefaultGatewayMemory.
+	// GatewayMemory is how many bytes of replies may be pending for the clients that a server without an engine forwards,
+	// and may be kept of what they have sent and is not answered, and how many bytes of input of gateways' clients may
+	// wait at one with an engine, beside 16 KiB of each kind for each. A client that keeps up may have up to 256 KiB, or
+	// 128 KiB of input, as long as there is room. 0 means DefaultGatewayMemory.
 	GatewayMemory int64
 	// Access decides who may do what. Nil lets everybody do everything.
 	Access Access
@@ -185,7 +185,8 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 		cfg.MaxOutput = max(DefaultMaxOutput, 2*int64(cfg.MaxJobSize)+stream.HighWater)
 	}
 	cfg.GatewayMemory = cmp.Or(cfg.GatewayMemory, DefaultGatewayMemory)
-	if cfg.MaxConnections < 0 || cfg.IdleTimeout < 0 || cfg.BodyTimeout < 0 || cfg.MaxConnectionAge < 0 || cfg.Grace < 0 || cfg.MaxOutput < 0 || cfg.MaxOutputTotal < 0 || cfg.GatewayMemory < 0 {
+	if cfg.MaxConnections < 0 || cfg.IdleTimeout < 0 || cfg.BodyTimeout < 0 || cfg.MaxConnectionAge < 0 ||
+		cfg.Grace < 0 || cfg.MaxOutput < 0 || cfg.MaxOutputTotal < 0 || cfg.GatewayMemory < 0 {
 		return nil, errors.New("reactor: a limit is negative")
 	}
 	if cfg.Log == nil {

@@ -33,9 +33,9 @@ type LoopStats struct {
 	NoContact  uint64 // the same, because there was no contact with a leader for too long, or their jobs were freed
 	Unrepeated uint64 // the same, because what they are owed an answer to, or have a part of one to, cannot be sent again
 	Lags       uint64 // the same, because this member did not apply for too long what was executed for them
-	Unknown    uint64 // clients of gateways closed because it is not known what became of commands under another leader, or was told
+	Unknown    uint64 // clients of gateways closed because what became of commands under another leader is unknown or told
 	Misfits    uint64 // the same, because the log tells of a command where none ends: there should be none
-	Resumed    uint64 // sessions of clients, a gateway's or this server's own, that went on in this engine after another one
+	Resumed    uint64 // sessions, of gateways' clients or of this server's own, that went on in this engine after another
 	Repeated   uint64 // commands of these that were answered by what the log told of them
 	Attaches   uint64 // times that a leader took the clients of a gateway
 	Panics     uint64 // clients closed because executing a command of theirs panicked

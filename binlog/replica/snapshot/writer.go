@@ -46,7 +46,9 @@ func Create(fs vfs.FS, dir string) (*Writer, error) {
 	_, _ = rand.Read(seed[:]) // never fails
 	w := &Writer{
 		fs: fs, dir: dir, tmp: tmp,
-		out: sealed.Writer{FS: fs, Dir: tmp, Limit: segmentSize, Seed: binary.LittleEndian.Uint32(seed[:]) | 1, Index: 1, Gentle: true},
+		out: sealed.Writer{
+			FS: fs, Dir: tmp, Limit: segmentSize, Seed: binary.LittleEndian.Uint32(seed[:]) | 1, Index: 1, Gentle: true,
+		},
 	}
 	w.copier = w.Copier()
 	return w, nil

@@ -5,5 +5,6 @@ package gnetloop
 import "errors"
 
 func init() {
-	unsupported = errors.New("gnetloop: the program was built with the tag poll_opt, with which gnet's poller cannot be shared")
+	unsupported = errors.New("gnetloop: the program was built with the tag poll_opt, " +
+		"with which gnet's poller cannot be shared")
 }

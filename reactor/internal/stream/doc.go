@@ -28,19 +28,21 @@
 //   - Nothing overtakes a reply that waits for a commit, and it does not leave before Committed.
 //   - A body that is pinned in the engine is released exactly once: when it was written, copied or dropped.
 //   - While output that could be taken is pending, the client is not read (Supervise), nor is it while KeepInput bytes
-//     wait. So of one client there are at most 192 KiB of input, and of output what one batch of commands has brought. What
+//     wait. So of one client there are at most 192 KiB of input, and of output what one batch of commands has brought.
+//     What
 //     TLS has sealed and the socket has not taken is at most 80 KiB more.
 //   - A client past MaxInput, or past Config.MaxOutput, is reported by Supervise, and is to be closed.
-//   - The descriptor is the poller's from Begin to LeavePoller, and the stream's own from Detach to Close. It is written
+//   - The descriptor is the poller's from Begin to LeavePoller, and the stream's own from Detach to Close. It is
+//     written
 //     to only in between, so that no byte reaches who got the number later.
 //   - What an idle stream takes is 16 bytes, and no call through an interface lies between a socket and the
 //     operations on it.
 //
 // # TLS
 //
-// A tls.Conn reads and writes memory of the loop. Replies are sealed when they can be written, in chunks of up to 64 KiB.
-// What was sealed cannot be taken back: a chunk that the socket has taken in part is held, and what it holds counts as
-// pending until it has left.
+// A tls.Conn reads and writes memory of the loop. Replies are sealed when they can be written, in chunks of up to 64
+// KiB. What was sealed cannot be taken back: a chunk that the socket has taken in part is held, and what it holds
+// counts as pending until it has left.
 //
 // # Channels
 //

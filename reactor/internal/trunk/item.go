@@ -34,7 +34,8 @@ const (
 
 var names = [kinds]string{
 	KindGrant: "grant", KindOpen: "open", KindResume: "resume", KindInput: "input", KindEffects: "effects",
-	KindCredit: "credit", KindHalfClose: "half-close", KindClose: "close", KindAttached: "attached", KindPing: "ping", KindLeave: "leave", KindWelcome: "welcome", KindReplies: "replies",
+	KindCredit: "credit", KindHalfClose: "half-close", KindClose: "close", KindAttached: "attached",
+	KindPing: "ping", KindLeave: "leave", KindWelcome: "welcome", KindReplies: "replies",
 	KindState: "state", KindEnd: "end", KindDenied: "denied", KindPong: "pong", KindRetire: "retire",
 }
 

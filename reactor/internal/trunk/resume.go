@@ -85,7 +85,8 @@ func ParseResume(b []byte) (r Resume, err error) {
 	bits, mode := rest[16], codec.Mode(rest[17])
 	r.Unanswered, r.Info, r.Mode = bits&isUnanswered != 0, bits&isInformed != 0, mode
 	ok := false
-	if r.Used, rest, ok = tube(rest[fixed:]); !ok || bits >= resumeBits || !modeFits(mode) || r.Answered > journal.MaxOffset {
+	r.Used, rest, ok = tube(rest[fixed:])
+	if !ok || bits >= resumeBits || !modeFits(mode) || r.Answered > journal.MaxOffset {
 		return r, malformed("a resume at %d with the bits %#x, mode %d, tube %q", r.Answered, bits, mode, r.Used)
 	}
 	for len(rest) > 0 {

@@ -14,7 +14,8 @@ type Welcome struct {
 	Extensions bool   // clients may use commands that beanstalkd does not have
 	MaxJobSize uint32 // of the leader: with Extensions it decides where commands end
 	Term       uint64 // in which it leads
-	Fence      uint64 // an index of the log: what was executed for this loop before is in entries up to it, or never will be anywhere
+	// Fence is an index of the log: what was executed for this loop before is in entries up to it, or in none, ever.
+	Fence uint64
 }
 
 const welcomeSize = 32
