@@ -124,7 +124,7 @@ func (c *conn) readOn(now time.Duration) {
 	c.flush()
 }
 
-// lastRead answers what the client has sent before the server ends.
+// lastRead answers what the client has sent before the server ends, as far as the rate of its account allows.
 func (c *conn) lastRead(now time.Duration) {
 	c.sendUncommitted(now)
 	if c.phase != serving || c.Owes() || c.InputLen() > 0 {
@@ -134,7 +134,7 @@ func (c *conn) lastRead(now time.Duration) {
 	l.executing = c
 	rest := l.streams.ReadLast(&c.Stream)
 	l.executing = nil
-	for len(rest) > 0 && c.phase == serving {
+	for len(rest) > 0 && c.phase == serving && !c.throttled() {
 		l.newRound() // nobody else waits for a turn
 		rest = c.execute(now, rest)
 		c.flush()

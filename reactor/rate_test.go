@@ -149,6 +149,38 @@ func TestALongCommandIsDoneAsTheRateAllows(t *testing.T) {
 	c.expect(fmt.Sprintf("FLUSHED %d\r\n", jobs))
 }
 
+// A server that shuts down does not wait until the rate of an account allows what a client has sent last.
+func TestShutdownEndsAlthoughAnAccountIsBeyondItsRate(t *testing.T) {
+	t.Parallel()
+	for _, network := range []string{"tcp", "tls"} {
+		ts, acme := tenants(t, network, engine.AccountLimits{}, unchanged)
+		c := ts.dial()
+		c.do("auth good\r\n", "AUTHENTICATED\r\n")
+		slow := ts.dial()
+		slow.do("auth other\r\nuse a\r\n", "AUTHENTICATED\r\nUSING a\r\n")
+		const n = 1800
+		send, reply := floodReplies(slow, n)
+		slow.send(send)
+		ts.until("it is stalled", func() bool { return ts.sum().Stalled == 1 })
+		done := ts.shutDown(t.Context())
+		ts.until("clients are read once more", func() bool {
+			draining := make(chan bool, 1)
+			ts.onLoops(func(l *loop) { draining <- l.draining }) // there is one loop
+			return <-draining
+		})
+		c.do("list-tube-used\r\n", "USING default\r\n")
+		ts.onLoops(func(*loop) {}) // it is not read any more
+		acme.SetLimits(engine.AccountLimits{Rate: 1})
+		c.send("list-tube-used\r\nlist-tube-used\r\n")
+		slow.expectMany(n, reply)
+		c.expect("USING default\r\n")
+		c.expectEOF()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Clients that have gone are not kept because they stood in line.
 func TestClientsThatHaveGoneLeaveTheLine(t *testing.T) {
 	t.Parallel()
