@@ -196,7 +196,7 @@ func (s *Stream) Pinned() int {
 	return s.pending.out.pinned
 }
 
-// Unpin copies pinned bodies, and releases them.
+// Unpin copies pinned bodies, and releases them. No reply may wait for a commit.
 func (s *Stream) Unpin() {
 	if s.Pinned() > 0 {
 		s.pending.out.unpin()
