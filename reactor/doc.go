@@ -96,15 +96,10 @@
 //
 // # TLS
 //
-// After the handshake the tls.Conn is the same, and what lies under it is memory: the loop feeds
-// it with what gnet has read, takes the plain text out, and writes what it has sealed to
-// the socket. All the rest of the reactor deals with plain text. A plain connection is
-// not a byte bigger for that: a TLS connection is a struct around one, and the number of
-// its listener tells which of the two a conn is.
+// Behind the handshake the tls.Conn reads and writes memory of the loop: see package stream. All the rest of the
+// reactor deals with plain text. A plain connection is not a byte bigger for that: a TLS connection is a struct around
+// one.
 //
-//   - Replies are sealed when they can be written, in chunks of up to 64 KiB. What was
-//     sealed cannot be taken back; a chunk that the socket has taken in part is kept,
-//     and what it holds counts as pending output until it has left.
 //   - A close_notify is a half-close, and is noticed when it is read; behind more input
 //     than is kept, only the socket's end is noticed at once. An end without
 //     close_notify is the same. A record that is cut there is dropped.
@@ -181,12 +176,11 @@
 //
 // The clients of another server, a gateway, come over trunks, which [Server.AcceptTrunk] takes. What is said on a
 // trunk, and what becomes of sessions when it ends, is decided in package relay. A leaderEnd is its host here, and
-// gives each client a channel: a connection whose socket is a channel of the trunk. It is a struct around a conn, as
-// one of TLS is, told by the number of its listener, so that all the rest of the reactor deals with it as with any
-// other. gnet does not know it; socket.go, write and the loop's list of connections are where that shows.
+// gives each client a channel: a connection whose stream is a channel of the trunk. It is a struct around a conn, as
+// one of TLS is, so that all the rest of the reactor deals with it as with any other.
 //
-//   - It takes as much output as the gateway has given credit for, and as there is room for in the trunk. The
-//     rest is pending, as with a client that does not take it. Channels for which the trunk has no room go on in turn.
+//   - Its output goes by the gateway's credit and the trunk's room: see package stream. What is left over is pending,
+//     as with a client that does not take it.
 //   - It is never paused. The gateway may send what it has credit for, and gets more when half of it was executed.
 //   - It takes no slot under the limit, and is in no listener's counts: its gateway counts it.
 //

@@ -29,12 +29,10 @@
 //   - A body that is pinned in the engine is released exactly once: when it was written, copied or dropped.
 //   - While output that could be taken is pending, the client is not read (Supervise), nor is it while KeepInput bytes
 //     wait. So of one client there are at most 192 KiB of input, and of output what one batch of commands has brought.
-//     What
-//     TLS has sealed and the socket has not taken is at most 80 KiB more.
+//     What TLS has sealed and the socket has not taken is at most 80 KiB more.
 //   - A client past MaxInput, or past Config.MaxOutput, is reported by Supervise, and is to be closed.
 //   - The descriptor is the poller's from Begin to LeavePoller, and the stream's own from Detach to Close. It is
-//     written
-//     to only in between, so that no byte reaches who got the number later.
+//     written to only in between, so that no byte reaches who got the number later.
 //   - What an idle stream takes is 16 bytes, and no call through an interface lies between a socket and the
 //     operations on it.
 //
