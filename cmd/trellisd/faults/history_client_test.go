@@ -54,7 +54,7 @@ func (r *Recorder) NewClient(tube string, addrs func() []string) *Client {
 	return &Client{rec: r, tube: tube, addrs: addrs, waits: hasty, opens: hasty}
 }
 
-// Holds are the ids that the client has reserved in this session. The slice is the
+// Holds are the ids that the client has reserved in its session. The slice is the
 // client's.
 func (c *Client) Holds() []uint64 { return c.holds }
 
