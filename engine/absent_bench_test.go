@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/clock"
 )
 
 // BenchmarkSessionsGoOn is what passes between the moment when a standby with a hundred thousand holds is told to
@@ -34,7 +35,7 @@ func BenchmarkSessionsGoOn(b *testing.B) {
 				list := make([]Session, sessions)
 				b.StartTimer()
 				began := time.Now()
-				f.ServeOn(sessions*each+1, second)
+				f.ServeOn(sessions*each+1, clock.Second)
 				serve += time.Since(began)
 				l := &simLoop{alarm: MaxTime}
 				l.Loop = e.NewLoop(l)
@@ -45,13 +46,13 @@ func BenchmarkSessionsGoOn(b *testing.B) {
 					if err != nil {
 						b.Fatal(err)
 					}
-					if err := l.GoOn(&list[i], d, 0, second); err != nil {
+					if err := l.GoOn(&list[i], d, 0, clock.Second); err != nil {
 						b.Fatal(err)
 					}
 					longest = max(longest, time.Since(began))
 				}
 				b.StopTimer()
-				if !list[sessions-1].Reserves(second) {
+				if !list[sessions-1].Reserves(clock.Second) {
 					b.Fatal("a session has nothing that it held")
 				}
 				e.discardAll()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/clock"
 )
 
 // An absentModel is what the documents say of sessions on record that come and go, in the plainest way:
@@ -61,7 +62,7 @@ func (m *absentModel) lose(id uint64, now Time) {
 	x.conn, x.patience = nil, 0
 	for _, j := range m.jobs {
 		if j.holder == id {
-			x.patience = now + 2*second
+			x.patience = now + 2*clock.Second
 		}
 	}
 }
@@ -162,7 +163,7 @@ func TestAbsentSessionsAreWhatTheModelSays(t *testing.T) {
 				if x != nil {
 					ttr := 1 + r.IntN(4)
 					say(fmt.Sprintf("put 0 0 %d 1\r\nx", ttr), fmt.Sprintf("INSERTED %d\r\n", s.engine.ids.Last.Load()+1))
-					m.jobs[s.engine.ids.Last.Load()] = &absentJob{ttr: seconds(uint32(ttr))}
+					m.jobs[s.engine.ids.Last.Load()] = &absentJob{ttr: clock.Seconds(uint32(ttr))}
 				}
 			case "reserve":
 				if next := m.first(); x != nil && next != 0 {
@@ -260,7 +261,7 @@ func TestAbsentSessionsAreWhatTheModelSays(t *testing.T) {
 				}
 				seen[what]++
 			case "time":
-				by := Time(r.IntN(1500)) * second / 1000
+				by := Time(r.IntN(1500)) * clock.Second / 1000
 				for range 15 { // so that what is due is done in the order of time
 					s.Wait(time.Duration(by) / 15)
 					m.pass(s.now)

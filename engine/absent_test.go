@@ -10,6 +10,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/clock"
 )
 
 // numberedSim is a recordedSim whose loops have the numbers 1 and 2 of member 9, which has been given one
@@ -417,7 +418,7 @@ func TestOwnClientsGoOnUnderTheNextLeaderWithTheirJobs(t *testing.T) {
 	if got := back.say("delete 1", "touch 2"); got != "DELETED\r\nTOUCHED\r\n" {
 		t.Errorf("it goes on with %q", got)
 	}
-	again, err := s.comesBack(was.ID(), was.Interests(), 5*second)
+	again, err := s.comesBack(was.ID(), was.Interests(), 5*clock.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,13 +9,14 @@ import (
 	"pgregory.net/rapid"
 
 	"trellis/binlog/journal"
+	"trellis/engine/account"
 )
 
 // rigAccounts are the accounts of a rig. They have no limits, so that no command is answered
 // otherwise than without.
 type rigAccounts struct {
-	accounts Accounts
-	known    map[string]*Account
+	accounts account.Accounts
+	known    map[string]*account.Account
 	tubes    map[string][]string // patterns, by the account's name
 }
 
@@ -23,16 +24,16 @@ type rigAccounts struct {
 func (a *rigAccounts) set(tubes map[string][]string) {
 	a.tubes = tubes
 	if a.known == nil {
-		a.known = map[string]*Account{}
+		a.known = map[string]*account.Account{}
 	}
-	var list []AccountTubes
+	var list []account.Tubes
 	for _, name := range slices.Sorted(maps.Keys(tubes)) {
 		if a.known[name] == nil {
-			a.known[name] = NewAccount(name, AccountLimits{})
+			a.known[name] = account.New(name, account.Limits{})
 		}
-		list = append(list, AccountTubes{a.known[name], tubes[name]})
+		list = append(list, account.Tubes{Account: a.known[name], Tubes: tubes[name]})
 	}
-	maps.DeleteFunc(a.known, func(name string, _ *Account) bool { return tubes[name] == nil })
+	maps.DeleteFunc(a.known, func(name string, _ *account.Account) bool { return tubes[name] == nil })
 	a.accounts.Set(list)
 }
 
@@ -76,10 +77,10 @@ func (r *rig) changeAccounts(t *rapid.T) {
 }
 
 // accounts counts what each account holds.
-func (m *model) accounts(a *rigAccounts) map[string]AccountLimits {
+func (m *model) accounts(a *rigAccounts) map[string]account.Limits {
 	of := a.of
-	all := map[string]AccountLimits{}
-	add := func(account string, x AccountLimits) {
+	all := map[string]account.Limits{}
+	add := func(account string, x account.Limits) {
 		have := all[account]
 		have.Jobs += x.Jobs
 		have.Memory += x.Memory
@@ -88,7 +89,7 @@ func (m *model) accounts(a *rigAccounts) map[string]AccountLimits {
 		all[account] = have
 	}
 	for _, t := range m.tubes {
-		add(of(t.name), AccountLimits{Tubes: 1})
+		add(of(t.name), account.Limits{Tubes: 1})
 	}
 	type key struct {
 		tube, kind, key string
@@ -98,7 +99,7 @@ func (m *model) accounts(a *rigAccounts) map[string]AccountLimits {
 	once := func(k key, keys, bytes int64) {
 		if k.key != "" && !seen[k] {
 			seen[k] = true
-			add(of(k.tube), AccountLimits{Keys: keys, Memory: bytes})
+			add(of(k.tube), account.Limits{Keys: keys, Memory: bytes})
 		}
 	}
 	unique := func(tube, name string) {
@@ -109,14 +110,14 @@ func (m *model) accounts(a *rigAccounts) map[string]AccountLimits {
 	}
 	for _, j := range m.jobs {
 		tube, k := j.tube.name, j.keys
-		add(of(tube), AccountLimits{Jobs: 1, Memory: jobFootprint(uint32(len(j.body)), &k)})
+		add(of(tube), account.Limits{Jobs: 1, Memory: jobFootprint(uint32(len(j.body)), &k)})
 		unique(tube, k.Unique)
 		once(key{tube, "limited", k.Limited, 0}, 1, limitedKeyFootprint(k.Limited))
 		once(key{tube, "group", k.Limited, k.Limit}, 0, groupMemory)
 		once(key{tube: tube, kind: "fair", key: k.Fair()}, 1, fairKeyFootprint(k.Fair()))
 	}
 	for _, x := range m.tombs {
-		add(of(x.tube), AccountLimits{Memory: tombstoneFootprint(&x.keys)})
+		add(of(x.tube), account.Limits{Memory: tombstoneFootprint(&x.keys)})
 		unique(x.tube, x.keys.Unique)
 	}
 	for _, c := range m.clients {
@@ -125,7 +126,7 @@ func (m *model) accounts(a *rigAccounts) map[string]AccountLimits {
 			if p.keys != (journal.Keys{}) {
 				keys = &p.keys
 			}
-			add(p.account.Name(), AccountLimits{Jobs: 1, Memory: jobFootprint(0, keys) + counted(p.arrived, uint32(p.size))})
+			add(p.account.Name(), account.Limits{Jobs: 1, Memory: jobFootprint(0, keys) + counted(p.arrived, uint32(p.size))})
 		}
 	}
 	return all
@@ -143,11 +144,11 @@ func (r *rig) compareAccounts() {
 
 // accounts checks what tubes and keyspaces know of their accounts.
 func (c *census) accounts() {
-	d := c.engine.accounts.Load()
-	held := map[*tally]AccountLimits{}
-	add := func(a *tally, tubes, jobs, keys, bytes int64) {
+	d := &c.engine.accounts
+	held := map[*account.Tally]account.Limits{}
+	add := func(a *account.Tally, tubes, jobs, keys, bytes int64) {
 		x := held[a]
-		held[a] = AccountLimits{Tubes: x.Tubes + tubes, Jobs: x.Jobs + jobs, Keys: x.Keys + keys, Memory: x.Memory + bytes}
+		held[a] = account.Limits{Tubes: x.Tubes + tubes, Jobs: x.Jobs + jobs, Keys: x.Keys + keys, Memory: x.Memory + bytes}
 	}
 	for _, s := range c.sessions {
 		if in := s.incoming; in != nil && in.account != nil {
@@ -177,8 +178,8 @@ func (c *census) accounts() {
 					bytes += fairKeyFootprint(k.key)
 				}
 			}
-			c.holding(&t.holding, d.of(t.name), bytes, "tube "+t.name)
-			add(t.account.Load(), 1, int64(t.jobs()), t.sharedKeys(), bytes)
+			c.holding(&t.Holding, d.Of(t.name), bytes, "tube "+t.name)
+			add(t.Account(), 1, int64(t.jobs()), t.sharedKeys(), bytes)
 		}
 		listed := map[*keyspace]bool{}
 		var last *keyspace
@@ -197,8 +198,8 @@ func (c *census) accounts() {
 				keys := k.keys()
 				bytes += tombstoneFootprint(&keys)
 			}
-			c.holding(&s.holding, d.of(s.name), bytes, "keyspace "+s.name)
-			add(s.account.Load(), 0, 0, int64(s.holders), bytes)
+			c.holding(&s.Holding, d.Of(s.name), bytes, "keyspace "+s.name)
+			add(s.Account(), 0, 0, int64(s.holders), bytes)
 		}
 		if len(listed) != sh.keyspaces.Len() || sh.recounting != nil {
 			c.failf("shard %d lists %d keyspaces of %d", sh.number, len(listed), sh.keyspaces.Len())
@@ -206,20 +207,20 @@ func (c *census) accounts() {
 	}
 	for _, a := range c.engine.Accounts() {
 		a.Holds.Connections = 0
-		if want := held[d.named(a.Name)]; a.Holds != want {
+		if want := held[d.Named(a.Name)]; a.Holds != want {
 			c.failf("account %s counts %+v, has %+v", a.Name, a.Holds, want)
 		}
 	}
 }
 
-func (c *census) holding(h *holding, account *tally, bytes int64, of string) {
-	if h.memory != bytes || h.account.Load() != account {
-		c.failf("%s counts %d bytes, has %d; its account is right: %v", of, h.memory, bytes, h.account.Load() == account)
+func (c *census) holding(h *account.Holding, account *account.Tally, bytes int64, of string) {
+	if h.Memory() != bytes || h.Account() != account {
+		c.failf("%s counts %d bytes, has %d; its account is right: %v", of, h.Memory(), bytes, h.Account() == account)
 	}
 }
 
 // accountOf is the snapshot of an account.
-func (e *Engine) accountOf(name string) AccountSnapshot {
+func (e *Engine) accountOf(name string) account.Snapshot {
 	for _, a := range e.Accounts() {
 		if a.Name == name {
 			return a
@@ -230,7 +231,7 @@ func (e *Engine) accountOf(name string) AccountSnapshot {
 
 // changeAccounts has tubes go from account to account until done is closed.
 func (c *crew) changeAccounts(tubes []string, done <-chan struct{}) {
-	acme, beta := NewAccount("acme", AccountLimits{}), NewAccount("beta", AccountLimits{})
+	acme, beta := account.New("acme", account.Limits{}), account.New("beta", account.Limits{})
 	for n := 0; ; n++ {
 		select {
 		case <-done:
@@ -241,9 +242,9 @@ func (c *crew) changeAccounts(tubes []string, done <-chan struct{}) {
 		case n%7 == 0:
 			c.accounts.Set(nil)
 		case n%3 == 0:
-			c.accounts.Set([]AccountTubes{{acme, tubes[:i+1]}})
+			c.accounts.Set([]account.Tubes{{Account: acme, Tubes: tubes[:i+1]}})
 		default:
-			c.accounts.Set([]AccountTubes{{beta, tubes[:i]}, {acme, []string{"*"}}})
+			c.accounts.Set([]account.Tubes{{Account: beta, Tubes: tubes[:i]}, {Account: acme, Tubes: []string{"*"}}})
 		}
 	}
 }

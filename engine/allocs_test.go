@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"trellis/codec"
+	"trellis/engine/internal/clock"
 )
 
 // The commands that a busy server executes all the time allocate nothing once
@@ -124,7 +125,7 @@ func TestHotCommandsOnTubesDoNotAllocate(t *testing.T) {
 			if c.do(&timeout) != Wait {
 				t.Fatalf("%q", c.out.Buf)
 			}
-			c.loop.now += second
+			c.loop.now += clock.Second
 			c.loop.pull(c.loop.now)
 		},
 		"a wait that a put ends": func() {

@@ -1,6 +1,10 @@
 package engine
 
-import "slices"
+import (
+	"slices"
+
+	"trellis/engine/internal/clock"
+)
 
 // limits checks the limited keys of a tube.
 func (c *census) limits(sh *shard, t *tube) {
@@ -104,7 +108,7 @@ func (c *census) keys(sh *shard, want *jobCounts) {
 		if j.tube != noTube || j.size != 0 || j.counters != 0 || j.flags != hasKeys {
 			c.failf("tombstone %d is %+v", j.ID, j)
 		}
-		next = min(next, timeOf(e.Key))
+		next = min(next, clock.TimeOf(e.Key))
 		want.in[tombstone]++
 	}
 	if next != MaxTime {

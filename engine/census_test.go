@@ -7,6 +7,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/engine/internal/arena"
+	"trellis/engine/internal/clock"
 	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
 )
@@ -405,7 +406,7 @@ func (c *census) tube(sh *shard, t *tube, want *jobCounts) {
 		e := t.delayed.At(i)
 		j := c.visit(sh, e.Ref, delayed, in)
 		c.inTube(j, t)
-		if timeOf(e.Key) != j.at() {
+		if clock.TimeOf(e.Key) != j.at() {
 			c.failf("job %d is delayed until %d, queued for %d", j.ID, j.At, e.Key)
 		}
 		next = min(next, j.at())
@@ -488,7 +489,7 @@ func (c *census) reservations(h *reservations, want *jobCounts) {
 	for i := range h.jobs.Len() {
 		e := h.jobs.At(i)
 		j := c.visit(sh, e.Ref, reserved, "reservations")
-		if timeOf(e.Key) != j.at() || j.Next != h.index || !sh.reservedBy(h.of, j) {
+		if clock.TimeOf(e.Key) != j.at() || j.Next != h.index || !sh.reservedBy(h.of, j) {
 			c.failf("reserved job %d runs until %d in list %d, is held until %d in %d", j.ID, j.At, j.Next, e.Key, h.index)
 		}
 		if j.counters == 0 {

@@ -8,6 +8,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/engine/internal/arena"
+	"trellis/engine/internal/clock"
 )
 
 func TestAStrictFollowerFindsWhatCannotBe(t *testing.T) {
@@ -193,10 +194,10 @@ func TestADigestDoesNotTellReservedJobsFromReadyOnes(t *testing.T) {
 	s.engine.cfg.Journal = newFile(nil)
 	c := s.open()
 	c.say("put 0 0 1 1", "a", "put 0 1 9 1", "b")
-	want := s.engine.digestAt(t, s.now+2*second)
+	want := s.engine.digestAt(t, s.now+2*clock.Second)
 	check := func(when string) {
 		t.Helper()
-		if got := s.engine.digestAt(t, 2*second); got != want {
+		if got := s.engine.digestAt(t, 2*clock.Second); got != want {
 			t.Errorf("%s: %v, want %v", when, got, want)
 		}
 	}
@@ -279,7 +280,7 @@ func TestADiscardedEngineHasGivenAllMemoryBack(t *testing.T) {
 // A standby begins at a time of the cluster's, months ago perhaps, and serves later: what
 // stats tell is as if it had been this server's own.
 func TestAnEngineServesAnyTimeAfterItsBeginning(t *testing.T) {
-	const year = 365 * 24 * 3600 * second
+	const year = 365 * 24 * 3600 * clock.Second
 	start := time.Unix(1e9, 0)
 	cfg := Config{Start: start, Info: testInfo, MaxJobSize: 100}
 	cfg.Info.Uptime = func() time.Duration { return 77 * time.Second }
@@ -300,10 +301,10 @@ func TestAnEngineServesAnyTimeAfterItsBeginning(t *testing.T) {
 	}
 	wall := func(at Time) int64 { return start.UnixNano() + int64(at) }
 	add(0, journal.Record{ID: 1, State: journal.Ready})
-	add(year-10*second, journal.Record{ID: 2, State: journal.Delayed, Delay: 9, Due: wall(year - second)})
-	add(year-5*second, journal.Record{ID: 3, State: journal.Delayed, Delay: 15, Due: wall(year + 10*second)})
-	add(year-3*second, journal.Record{ID: 4, State: journal.Buried, BuryOrder: 3})
-	add(year-3*second, journal.Record{ID: 5, State: journal.Ready, Tube: "other"})
+	add(year-10*clock.Second, journal.Record{ID: 2, State: journal.Delayed, Delay: 9, Due: wall(year - clock.Second)})
+	add(year-5*clock.Second, journal.Record{ID: 3, State: journal.Delayed, Delay: 15, Due: wall(year + 10*clock.Second)})
+	add(year-3*clock.Second, journal.Record{ID: 4, State: journal.Buried, BuryOrder: 3})
+	add(year-3*clock.Second, journal.Record{ID: 5, State: journal.Ready, Tube: "other"})
 	f.RecordIn(records)
 	f.Serve(6, year)
 

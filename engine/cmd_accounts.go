@@ -1,6 +1,10 @@
 package engine
 
-import "strings"
+import (
+	"strings"
+
+	"trellis/engine/account"
+)
 
 // listAccounts lists the accounts, with their limits and what they hold: to a client without
 // the right to see the whole server, its own only.
@@ -20,7 +24,7 @@ func (s *Session) listAccounts(now Time, out *Output) Outcome {
 }
 
 // accountItems are the accounts in a list.
-type accountItems struct{ left []AccountSnapshot }
+type accountItems struct{ left []account.Snapshot }
 
 func (ai *accountItems) next(b []byte) (_ []byte, ok bool) {
 	if len(ai.left) == 0 {

@@ -3,6 +3,7 @@ package engine
 import (
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/clock"
 )
 
 // batching is a reserve-batch that has reserved jobs.
@@ -13,7 +14,7 @@ type batching struct{ batch }
 func (s *Session) reserveBatch(now Time, cmd *codec.Command, out *Output) Outcome {
 	until := now
 	if cmd.Timeout > 0 {
-		until += seconds(cmd.Timeout)
+		until += clock.Seconds(cmd.Timeout)
 	}
 	return s.reserveUpTo(int(cmd.Bound), now, until, out)
 }

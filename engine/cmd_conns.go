@@ -217,8 +217,8 @@ func (s *Session) appendEntry(b []byte, f *entryForm, now Time) (_ []byte, pos j
 	if waiting {
 		since = max(0, now-s.wait.since)
 	}
-	number("waiting-time", uint64(since.whole()))
-	number("age", uint64(max(0, now-s.opened).whole()))
+	number("waiting-time", uint64(since.Whole()))
+	number("age", uint64(max(0, now-s.opened).Whole()))
 	number("commands", s.commands)
 	number("bytes-in", s.bytesIn)
 	number("bytes-out", s.bytesOut)

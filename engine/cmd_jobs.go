@@ -43,10 +43,10 @@ func (ji *jobItems) next(b []byte) (_ []byte, ok bool) {
 	y := yaml(b)
 	y.number("- id", x.ID)
 	y.number("  pri", uint64(x.Pri))
-	y.number("  age", uint64(x.Age.whole()))
+	y.number("  age", uint64(x.Age.Whole()))
 	y.number("  size", uint64(x.Size))
 	if x.Left >= 0 {
-		y.number("  time-left", uint64(x.Left.whole()))
+		y.number("  time-left", uint64(x.Left.Whole()))
 	}
 	return y, true
 }

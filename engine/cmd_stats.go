@@ -105,7 +105,7 @@ func (s *Session) stats(now Time, out *Output) {
 	user, system := info.Usage()
 	y.duration("rusage-utime", user)
 	y.duration("rusage-stime", system)
-	y.number("uptime", uint64(info.uptime(now).whole()))
+	y.number("uptime", uint64(info.uptime(now).Whole()))
 	var log journal.Counters
 	if e.cfg.Journal != nil {
 		log = e.cfg.Journal.Counters()
@@ -150,8 +150,8 @@ func (s *Session) statsTube(now Time, name []byte, out *Output) {
 	y.number("current-waiting", uint64(n.Waiting))
 	y.number("cmd-delete", n.Deletes)
 	y.number("cmd-pause-tube", n.Pauses)
-	y.number("pause", uint64(Time(n.Pause).whole()))
-	y.number("pause-time-left", uint64(Time(n.PauseLeft).whole()))
+	y.number("pause", uint64(Time(n.Pause).Whole()))
+	y.number("pause-time-left", uint64(Time(n.PauseLeft).Whole()))
 	l.reply(out, y)
 }
 
@@ -167,10 +167,10 @@ func (s *Session) statsJob(now Time, id uint64, out *Output) {
 	y.quoted("tube", x.Tube)
 	y.bare("state", x.State)
 	y.number("pri", uint64(x.Pri))
-	y.number("age", uint64(x.Age.whole()))
+	y.number("age", uint64(x.Age.Whole()))
 	y.number("delay", uint64(x.Delay))
 	y.number("ttr", uint64(x.TTR))
-	y.number("time-left", uint64(x.Left.whole()))
+	y.number("time-left", uint64(x.Left.Whole()))
 	y.number("file", uint64(x.Segment))
 	y.number("reserves", uint64(x.Reserves))
 	y.number("timeouts", uint64(x.Timeouts))

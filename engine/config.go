@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"trellis/engine/account"
+)
 
 // Config is what an engine needs to know and to reach.
 type Config struct {
@@ -14,7 +18,7 @@ type Config struct {
 	Limits Limits
 	// Accounts are the shares that some clients have of the server. Nil means that there are
 	// none.
-	Accounts *Accounts
+	Accounts *account.Accounts
 	// Journal makes changes durable. Nil keeps them in memory only.
 	Journal Journal
 	// Stock keeps the engine from doing by itself what beanstalkd does not do: settings of

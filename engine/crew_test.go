@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"trellis/codec"
+	"trellis/engine/account"
 )
 
 // A crew runs an engine as a server does: a goroutine for each loop, real
@@ -20,7 +21,7 @@ import (
 type crew struct {
 	t        *testing.T
 	engine   *Engine
-	accounts Accounts
+	accounts account.Accounts
 	start    time.Time
 	loops    []*crewLoop
 	opened   atomic.Int64

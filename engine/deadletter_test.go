@@ -8,6 +8,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/engine/internal/arena"
+	"trellis/engine/internal/clock"
 )
 
 // tubeIn is a name of a tube that lives in that shard.
@@ -139,7 +140,7 @@ func TestATimeOutWithoutRoomForItsDeadLetterHandsOverTheMostUrgentJob(t *testing
 		"put 1 0 1 1\r\na\r\nreserve\r\nput 2 0 9 1\r\nb\r\nset-dlq default 1 default\r\npause-tube default 2\r\n")
 	b.expect(t, "", "reserve\r\n")
 	f.err = journal.ErrNoSpace
-	s.now += 3 * second // the time to run has ended, and then the pause: nobody has looked yet
+	s.now += 3 * clock.Second // the time to run has ended, and then the pause: nobody has looked yet
 	a.expect(t, "FOUND 2 1\r\nb\r\n", "peek-ready\r\n")
 	b.expect(t, "RESERVED 1 1\r\na\r\n", "")
 	s.check(t)
@@ -224,7 +225,7 @@ func TestADeadLetterByTimeOutWaitsForALockThatSomebodyHas(t *testing.T) {
 	c.expect(t, "USING "+high+"\r\nINSERTED 1\r\nRESERVED 1 1\r\na\r\n", "use %s\r\nput 0 0 1 1\r\na\r\nreserve-job 1\r\n", high)
 	from, to := e.shards[len(e.shards)-1], e.shards[0]
 	var by tx
-	now := s.now + second
+	now := s.now + clock.Second
 	look := func() state {
 		now++ // what is left of a lock's work comes a nanosecond later
 		from.lock(&by, now)
@@ -250,7 +251,7 @@ func TestADeadLetterByTimeOutWaitsForALockThatSomebodyHas(t *testing.T) {
 	s.now = now
 	c.expect(t, "KICKED 1\r\n", "kick-tube %s 1\r\n", low)
 	c.expect(t, "MOVED\r\nRESERVED 1 1\r\na\r\n", "move-job 1 %s\r\nreserve-job 1\r\n", high)
-	s.now += second
+	s.now += clock.Second
 	c.expect(t, "MOVED\r\nFOUND 1 1\r\na\r\n", "move-job 1 %s\r\npeek-tube %s buried\r\n", low, low)
 	s.check(t)
 }
@@ -272,7 +273,7 @@ func TestADeadLetterByTimeOutHandsOverNothingInTheDeadTube(t *testing.T) {
 	c.expect(t, "USING "+high+"\r\nINSERTED 2\r\n", "use %s\r\nput 0 0 1 1\r\nb\r\n", high)
 	to.counters = arena.NewSlab[counters]()
 	var by tx
-	now := s.now + 5*second
+	now := s.now + 5*clock.Second
 	e.shards[0].lock(&by, now)
 	e.shards[0].unlock(&by)
 	if p := e.ids.Get(1); p.Shard() != to.number {
@@ -300,7 +301,7 @@ func TestWhatTimeOutsBuryUnderOneLockIsBounded(t *testing.T) {
 	var by tx
 	dead, locks := uint64(0), 0
 	for ; dead < jobs; locks++ {
-		sh.lock(&by, s.now+second+Time(locks))
+		sh.lock(&by, s.now+clock.Second+Time(locks))
 		now := e.shards[2].totals.deadLetters
 		sh.unlock(&by)
 		if n := (now - dead) * size; n > maxMoves*deadMoveBytes+size {
@@ -313,7 +314,7 @@ func TestWhatTimeOutsBuryUnderOneLockIsBounded(t *testing.T) {
 	if locks < 3 {
 		t.Errorf("all are buried under %d locks", locks)
 	}
-	s.now += second
+	s.now += clock.Second
 	s.Wait(0)
 	s.check(t)
 }

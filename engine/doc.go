@@ -85,7 +85,7 @@
 //
 // # Locks
 //
-// They are taken in this order: Accounts.mu, shared.life, shared.walks, Engine.loopsMu, the shards by
+// They are taken in this order: account.Accounts.mu, shared.life, shared.walks, Engine.loopsMu, the shards by
 // number, and then at most one of those that are held for a moment only: of the registry, the
 // settings, the groups, the index of ids, the purses, the roll, the numbers of loops, a loop's mailbox or
 // alarm, and the arena. Waker.Alarm is called with the lock of an alarm held. A shard that does what is due
@@ -204,14 +204,9 @@
 //
 // # Accounts
 //
-// Teams that share a server may have accounts with limits ([Accounts]). A tube is that of the
-// account with the longest pattern, and counts there whoever uses it. Numbers of an account
-// are kept in two ways: in total, by atomic additions, which limits look at; and by tube, under
-// the shard's lock, so that a tube which goes over to another account when accounts change
-// takes its share along in one step, whatever it holds. The unique keys of a tube's name may
-// outlive the tube, and have a share of their own. A put counts from its beginning, for the
-// account that the tube has then, and goes over when it becomes a job. How many commands its
-// clients give is bounded by a [Rate], which whoever executes commands asks.
+// Teams that share a server may have accounts with limits (package account). Each tube, and the keys of each
+// tube's name, count for an account. A put counts from its beginning, for the
+// account that the tube has then, and goes over when it becomes a job.
 //
 // # Invariants
 //
@@ -291,5 +286,5 @@
 //
 // 16 shards; 268 million jobs in a shard; bodies of up to 2^32-1 bytes. A delay,
 // time to run or pause of 2^32-1 seconds does not overflow. An account's rate is at most
-// [MaxRate].
+// [account.MaxRate].
 package engine

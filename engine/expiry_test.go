@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/clock"
 	"trellis/engine/internal/pagedheap"
 )
 
@@ -58,7 +59,7 @@ func TestManyJobsExpireInTurns(t *testing.T) {
 		c.expect(t, "TUBE_SET\r\nUSING "+from+"\r\n", "set-tube %s %s\r\nuse %s\r\n", from, strings.ReplaceAll(setting, "%s", to), from)
 		c.putMany(t, 1, 5*maxMoves, "put 0 0 9 0\r\n\r\n")
 		c.expect(t, fmt.Sprintf("INSERTED %d\r\n", 5*maxMoves+1), "put 0 1 9 0 exp:0\r\n\r\n")
-		s.now += second
+		s.now += clock.Second
 		var locks tx
 		sh := s.engine.shards[2]
 		turns := 0
@@ -142,14 +143,14 @@ func TestAStandbyLetsNothingExpire(t *testing.T) {
 	f.Stamp(120e9)
 	for f.Tidy() {
 	}
-	if n := e.Snapshot(120 * second); n.Ready != 3 || len(record.entries) != 3 {
+	if n := e.Snapshot(120 * clock.Second); n.Ready != 3 || len(record.entries) != 3 {
 		t.Fatalf("%d jobs are ready, %d records", n.Ready, len(record.entries))
 	}
-	f.Serve(4, 120*second)
-	if n := e.Snapshot(120 * second); n.Ready != 2 || n.ExpiredDeleted != 1 {
+	f.Serve(4, 120*clock.Second)
+	if n := e.Snapshot(120 * clock.Second); n.Ready != 2 || n.ExpiredDeleted != 1 {
 		t.Errorf("%d jobs are ready, %d have expired", n.Ready, n.ExpiredDeleted)
 	}
-	if n := e.Snapshot(150 * second); n.Ready != 1 {
+	if n := e.Snapshot(150 * clock.Second); n.Ready != 1 {
 		t.Errorf("%d jobs are ready at the end", n.Ready)
 	}
 }
@@ -163,7 +164,7 @@ func TestExpiriesSleepWithoutExtensions(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Serve(2, 0)
-	if n := e.Snapshot(50 * second); n.Ready != 1 {
+	if n := e.Snapshot(50 * clock.Second); n.Ready != 1 {
 		t.Error("a job has expired")
 	}
 	_, err := e.Walk(1, 1, func(r *journal.Record, _ *journal.Hold) error {

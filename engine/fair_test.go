@@ -10,6 +10,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/clock"
 	"trellis/engine/internal/pagedheap"
 )
 
@@ -109,7 +110,7 @@ func TestTidyingTellsWhereJobsWithKeysAre(t *testing.T) {
 
 // Who puts one job a second is served as soon as a worker is free, however many another has put.
 func TestAKeyWithFewJobsDoesNotWaitForOneWithMany(t *testing.T) {
-	const workers, work, longest = 10, 10 * second / 1000, 30 * second / 1000
+	const workers, work, longest = 10, 10 * clock.Second / 1000, 30 * clock.Second / 1000
 	many, few := 20_000, 12
 	if proof {
 		many, few = 100_000, 60
@@ -130,15 +131,15 @@ func TestAKeyWithFewJobsDoesNotWaitForOneWithMany(t *testing.T) {
 	}
 	crew := make([]worker, workers)
 	for i := range crew {
-		crew[i].plantClient, crew[i].free = p.client(0), loop.now+Time(i)*second/1000
+		crew[i].plantClient, crew[i].free = p.client(0), loop.now+Time(i)*clock.Second/1000
 	}
 	since := map[uint64]Time{}
 	served := 0
-	for next := loop.now + second; served < few; {
+	for next := loop.now + clock.Second; served < few; {
 		w := slices.MinFunc(crew, func(a, b worker) int { return cmp.Compare(a.free, b.free) })
 		if loop.now = max(loop.now, min(next, w.free)); next <= w.free {
 			since[put("b")] = loop.now
-			next += second + second/977
+			next += clock.Second + clock.Second/977
 			continue
 		}
 		i := slices.IndexFunc(crew, func(o worker) bool { return o.plantClient == w.plantClient })

@@ -24,7 +24,7 @@ var seam = strings.Fields(`
 	reservationSet enterSession leaveSession endSession dismissNumber recordsHolds recordsAll barrierPos
 	groupCount groupNamed settingList allSettings accountNamed tally notFound
 	reply answer size dependOn showsState waits takeShowState executesFor executesForNone
-	second seconds whole
+
 `)
 
 // What lies under the lock of a shard knows nothing of sessions, loops and commands, and these see no lock, no job

@@ -14,6 +14,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/engine/internal/arena"
+	"trellis/engine/internal/clock"
 )
 
 // A tape is a journal that remembers all that it was told, in order.
@@ -421,7 +422,7 @@ func BenchmarkPromotion(b *testing.B) {
 				}
 				b.ReportMetric(float64(time.Since(began))/jobs, "ns/record")
 				b.StartTimer()
-				f.Serve(jobs+1, second)
+				f.Serve(jobs+1, clock.Second)
 				if err := serves(e, jobs+1); err != nil {
 					b.Fatal(err)
 				}

@@ -8,6 +8,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/clock"
 )
 
 // put1 is a put of one byte with tags.
@@ -210,7 +211,7 @@ func TestWhoOnlyLooksFiresWhatATimeOutMakesComplete(t *testing.T) {
 	c := s.open()
 	c.expect(t, "DLQ_SET\r\nINSERTED 1\r\nUSING u\r\nINSERTED 2\r\n", "set-dlq default 1 dead\r\nput 9 0 1 1 grp:g\r\na\r\nuse u\r\n%s", put1("aft:g:settled"))
 	c.expect(t, "RESERVED 1 1\r\na\r\n", "reserve\r\n")
-	s.now += second
+	s.now += clock.Second
 	s.engine.Snapshot(s.now) // which may have come past the shard of the job that it fires
 	if n := s.engine.Snapshot(s.now); n.Fired != 1 || n.Held != 0 || n.Ready != 1 {
 		t.Errorf("when it is looked at again, %+v", n)

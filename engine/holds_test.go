@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/clock"
 	"trellis/engine/script"
 )
 
@@ -119,7 +120,7 @@ func TestAStandbyHoldsWhatIsOnRecord(t *testing.T) {
 			if got := e.standing(); got != x.want || e.Contradictions() != x.counts {
 				t.Errorf("it has %q, with %d contradictions; want %q, with %d", got, e.Contradictions(), x.want, x.counts)
 			}
-			f.Serve(100, 20*second)
+			f.Serve(100, 20*clock.Second)
 			if s := e.standing(); strings.Contains(s, "reserved") {
 				t.Errorf("it serves, and still holds %s", s)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/clock"
 )
 
 // A job's record is a cache line, and jobs without keys have nothing else for them.
@@ -143,7 +144,7 @@ func TestWhatTheUniqueKeysOfATubeTakeIsCounted(t *testing.T) {
 	if got := s.engine.memoryUsed(); got != want {
 		t.Errorf("%d tubes with a tombstone each are counted for %d bytes, want %d", n, got, want)
 	}
-	s.now += 2000 * second
+	s.now += 2000 * clock.Second
 	slow(t, s).rounds()
 	if got := s.engine.memoryUsed(); got != 0 {
 		t.Errorf("without tombstones, %d bytes are counted", got)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/clock"
 )
 
 // noErrors checks all that the engine keeps.
@@ -300,7 +301,7 @@ func TestKeysAreShownByTube(t *testing.T) {
 func TestARestoredTombstoneLastsNoLongerThanItMay(t *testing.T) {
 	e := New(Config{MaxJobSize: 100, Limits: Limits{KeySeconds: 100}})
 	defer e.Discard()
-	now := 1000 * second
+	now := 1000 * clock.Second
 	follower := e.Follow(now)
 	if _, err := follower.Full(&journal.Record{
 		ID: 1, State: journal.Deleted, Due: time.Unix(0, 0).Add(time.Duration(1<<32) * time.Second).UnixNano(), Tube: defaultTube,
@@ -312,7 +313,7 @@ func TestARestoredTombstoneLastsNoLongerThanItMay(t *testing.T) {
 	sh := e.defaultTube.shard
 	if k := sh.holder(defaultTube, "k"); k == nil {
 		t.Fatal("it does not hold its key")
-	} else if _, j := sh.find(1); j.at() != now+100*second {
+	} else if _, j := sh.find(1); j.at() != now+100*clock.Second {
 		t.Errorf("it lasts for %v", time.Duration(j.at()-now))
 	}
 }

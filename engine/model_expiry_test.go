@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/clock"
 )
 
 // What the model says of jobs that expire.
@@ -11,7 +12,7 @@ import (
 // overdue reports whether a job has expired, unless it is buried.
 func (m *model) overdue(j *modelJob) bool {
 	t := j.keys.Terms
-	return t != nil && t.Expires > 0 && j.kicks == 0 && m.now >= j.created+seconds(t.Expires)
+	return t != nil && t.Expires > 0 && j.kicks == 0 && m.now >= j.created+clock.Seconds(t.Expires)
 }
 
 // awaitExpiry notes when a job that has become ready or delayed is looked at. If that should have
@@ -22,16 +23,16 @@ func (m *model) awaitExpiry(j *modelJob) {
 	case t == nil || t.Expires == 0 || j.kicks > 0:
 		j.expiry = MaxTime
 	case j.expiry == MaxTime && m.overdue(j):
-		j.expiry = m.now + second
+		j.expiry = m.now + clock.Second
 	case j.expiry == MaxTime:
-		j.expiry = j.created + seconds(t.Expires)
+		j.expiry = j.created + clock.Seconds(t.Expires)
 	}
 }
 
 // restoreExpiry is awaitExpiry after a start, for which there was room.
 func (m *model) restoreExpiry(j *modelJob) {
 	if t := j.keys.Terms; j.state != "buried" && t != nil && t.Expires > 0 && j.kicks == 0 {
-		j.expiry = j.created + seconds(t.Expires)
+		j.expiry = j.created + clock.Seconds(t.Expires)
 	}
 }
 
@@ -45,7 +46,7 @@ func (m *model) expireDue(of func(*modelJob) bool) {
 	}) {
 		j.expiry = MaxTime
 		if j.state != "reserved" && j.state != "buried" && !m.expire(j) {
-			j.expiry = m.now + second
+			j.expiry = m.now + clock.Second
 			m.dispatch(j.tube)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/clock"
 )
 
 // What the model says to commands that beanstalkd does not have.
@@ -45,11 +46,11 @@ func (m *model) listJobs(c *modelClient, name, state string, limit int, after ui
 	y := "---\n"
 	for _, j := range list[:min(limit, len(list))] {
 		c.listed = modelPlace{name, state, *j}
-		y += fmt.Sprintf("- id: %d\n  pri: %d\n  age: %d\n  size: %d\n", j.id, j.pri, int64((m.now-j.created)/second), len(j.body))
+		y += fmt.Sprintf("- id: %d\n  pri: %d\n  age: %d\n  size: %d\n", j.id, j.pri, int64((m.now-j.created)/clock.Second), len(j.body))
 		if j.held {
 			y += "  time-left: 0\n"
 		} else if j.due != 0 {
-			y += fmt.Sprintf("  time-left: %d\n", int64((j.due-m.now)/second))
+			y += fmt.Sprintf("  time-left: %d\n", int64((j.due-m.now)/clock.Second))
 		}
 	}
 	return okReply(y)
@@ -199,7 +200,7 @@ func (m *model) moveTube(from, state, to string, bound int) string {
 
 func (m *model) reserveBatch(c *modelClient, count int, timeout uint32) string {
 	c.worker, c.batch = true, count
-	return m.seekBatch(c, m.now+seconds(timeout))
+	return m.seekBatch(c, m.now+clock.Seconds(timeout))
 }
 
 func (m *model) seekBatch(c *modelClient, until Time) string {
@@ -335,7 +336,7 @@ func (m *model) lapse(j *modelJob, counts bool) {
 func (m *model) backOff(j *modelJob) {
 	p := m.policy(j.tube.name)
 	d := modelBackOff(p, j.id, j.attempts)
-	j.delay = uint32((d + second - 1) / second)
+	j.delay = uint32((d + clock.Second - 1) / clock.Second)
 	m.leave(j)
 	j.state, j.holder, j.due = "delayed", nil, m.now+d
 	m.awaitExpiry(j)
@@ -378,7 +379,7 @@ func (m *model) judges() bool {
 func (m *model) touchAll(c *modelClient) string {
 	held := m.heldBy(c)
 	for _, j := range held {
-		j.due = m.now + seconds(j.ttr)
+		j.due = m.now + clock.Seconds(j.ttr)
 	}
 	return fmt.Sprintf("TOUCHED_ALL %d\r\n", len(held))
 }

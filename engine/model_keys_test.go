@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/clock"
 )
 
 // What the model says of keys.
@@ -127,7 +128,7 @@ func (m *model) vanish(j *modelJob) {
 	delete(m.jobs, j.id)
 	m.left(j.terms().Group)
 	if k := j.keys.Tombstone(); k.Unique != "" {
-		m.tombs = append(m.tombs, &modelTombstone{id: j.id, tube: j.tube.name, keys: k, end: m.now + seconds(k.Seconds)})
+		m.tombs = append(m.tombs, &modelTombstone{id: j.id, tube: j.tube.name, keys: k, end: m.now + clock.Seconds(k.Seconds)})
 	}
 	m.share(j.tube)
 	m.drop(j.tube)

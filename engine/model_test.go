@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"trellis/binlog/journal"
+	"trellis/engine/account"
+	"trellis/engine/internal/clock"
 )
 
 // The model is what the documents say, written down in the plainest way: all
@@ -104,7 +106,7 @@ type modelPut struct {
 	body            string
 	size, arrived   int // of body
 	keys            journal.Keys
-	account         *Account // that it was admitted to; nil for none
+	account         *account.Account // that it was admitted to; nil for none
 }
 
 func newModel(maxJob int, lastID uint64, info Info, f *file) *model {
@@ -205,7 +207,7 @@ func (m *model) queue(j *modelJob) {
 		return
 	}
 	m.leave(j)
-	j.state, j.holder, j.due = "delayed", nil, m.now+seconds(j.delay)
+	j.state, j.holder, j.due = "delayed", nil, m.now+clock.Seconds(j.delay)
 	m.awaitExpiry(j)
 	m.save(j, "delayed", j.due)
 	m.dispatch(j.tube)
@@ -239,7 +241,7 @@ func (m *model) waitingFor(t *modelTube) (list []*modelClient) {
 func (m *model) give(j *modelJob, c *modelClient) {
 	m.start(j)
 	m.countStart(j)
-	j.state, j.holder, j.since, j.due = "reserved", c, m.next(), m.now+seconds(j.ttr)
+	j.state, j.holder, j.since, j.due = "reserved", c, m.next(), m.now+clock.Seconds(j.ttr)
 	j.reserves++
 	m.share(j.tube)
 }
@@ -537,7 +539,7 @@ func (m *model) seek(c *modelClient, until Time) string {
 func (m *model) margin(c *modelClient) Time {
 	soon := MaxTime
 	for _, j := range m.heldBy(c) {
-		soon = min(soon, j.due-second)
+		soon = min(soon, j.due-clock.Second)
 	}
 	return soon
 }
@@ -631,7 +633,7 @@ func (m *model) touch(c *modelClient, id uint64) string {
 	if j == nil || j.holder != c {
 		return notFound
 	}
-	j.due = m.now + seconds(j.ttr)
+	j.due = m.now + clock.Seconds(j.ttr)
 	return "TOUCHED\r\n"
 }
 
@@ -719,7 +721,7 @@ func (m *model) pauseTube(name string, delay uint32) string {
 		return notFound
 	}
 	t.pauses++
-	t.pause, t.pausedUntil = int(delay), m.now+seconds(delay)
+	t.pause, t.pausedUntil = int(delay), m.now+clock.Seconds(delay)
 	if delay == 0 {
 		t.pausedUntil = 0
 		m.dispatch(t)
@@ -785,7 +787,7 @@ func (m *model) stats() string {
 	user, system := m.info.Usage()
 	line("rusage-utime", fmt.Sprintf("%d.%06d", user/time.Second, user%time.Second/time.Microsecond))
 	line("rusage-stime", fmt.Sprintf("%d.%06d", system/time.Second, system%time.Second/time.Microsecond))
-	line("uptime", int64(m.now/second))
+	line("uptime", int64(m.now/clock.Second))
 	var counters journal.Counters
 	if m.file != nil {
 		counters = m.file.counters
@@ -828,7 +830,7 @@ func (m *model) statsTube(name string, waiting int) string {
 	line("cmd-delete", t.deletes)
 	line("cmd-pause-tube", t.pauses)
 	line("pause", t.pause)
-	line("pause-time-left", int64(max(0, t.pausedUntil-m.now)/second))
+	line("pause-time-left", int64(max(0, t.pausedUntil-m.now)/clock.Second))
 	return okReply(y)
 }
 
@@ -843,14 +845,14 @@ func (m *model) statsJob(id uint64) string {
 	line("tube", quote(j.tube.name))
 	line("state", j.state)
 	line("pri", j.pri)
-	line("age", int64((m.now-j.created)/second))
+	line("age", int64((m.now-j.created)/clock.Second))
 	line("delay", j.delay)
 	line("ttr", j.ttr)
 	left := Time(0)
 	if j.due != 0 {
 		left = j.due - m.now
 	}
-	line("time-left", int64(left/second))
+	line("time-left", int64(left/clock.Second))
 	line("file", m.file.segment(id))
 	line("reserves", j.reserves)
 	line("timeouts", j.timeouts)

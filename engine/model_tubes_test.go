@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/clock"
 )
 
 // modelTotals is what the model counts for stats-tube-x.
@@ -63,7 +64,7 @@ func (m *model) statsTubeX(t *modelTube, waiting int, shown string) string {
 		by, left = "rate", opens-m.now
 	}
 	line("limited-by", by)
-	line("limited-for", int64(left/second))
+	line("limited-for", int64(left/clock.Second))
 	n := &t.total
 	line("total-jobs", t.puts)
 	line("total-reserves", n.reserves)
@@ -111,7 +112,7 @@ func (r *rig) statsTubeX(c *rigConn, name string) {
 		}
 		got := string(c.out.Buf)
 		age, err := strconv.ParseInt(valueIn(got, "oldest-ready-age"), 10, 64)
-		if least := r.model.oldestReady(t).whole(); err != nil || !t.total.late && age < least {
+		if least := r.model.oldestReady(t).Whole(); err != nil || !t.total.late && age < least {
 			r.t.Fatalf("the oldest ready job has been ready for %d seconds: %q", least, got)
 		}
 		least, most := r.waitingIn(t)

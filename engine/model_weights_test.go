@@ -5,6 +5,8 @@ import (
 	"math/big"
 	"slices"
 	"strings"
+
+	"trellis/engine/internal/clock"
 )
 
 // What the model says of weights, modes, and replies that tell more.
@@ -57,7 +59,7 @@ func (m *model) infoOf(c *modelClient, j *modelJob) string {
 	if !c.info {
 		return ""
 	}
-	s := fmt.Sprintf(" tube:%s pri:%d age:%d ttr:%d attempts:%d", j.tube.name, j.pri, int64((m.now-j.created)/second), j.ttr, j.attempts)
+	s := fmt.Sprintf(" tube:%s pri:%d age:%d ttr:%d attempts:%d", j.tube.name, j.pri, int64((m.now-j.created)/clock.Second), j.ttr, j.attempts)
 	if j.keys.Unique != "" {
 		s += " idp:" + j.keys.Unique
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"trellis/engine/account"
 )
 
 // An idScript is clients of a sim who do anything, and are told of each other by their numbers and
@@ -171,9 +173,11 @@ func TestClientsAreToldTheSameWhateverIdsTheirSessionsHave(t *testing.T) {
 
 func TestASessionIsNotOpenedUnderAnIdThatIsTaken(t *testing.T) {
 	s := newSim(100, 2)
-	account := NewAccount("a", AccountLimits{Connections: 2})
-	s.engine.setAccounts([]AccountTubes{{account, []string{"*"}}})
-	g := NewGrant("a", RightAll, []string{"*"}).In(account.Name())
+	team := account.New("a", account.Limits{Connections: 2})
+	var accounts account.Accounts
+	accounts.Set([]account.Tubes{{Account: team, Tubes: []string{"*"}}})
+	s.engine.accounts.Open(&accounts, s.engine.recount)
+	g := NewGrant("a", RightAll, []string{"*"}).In(team.Name())
 	a, b := s.loops[0], s.loops[1]
 	var first, second, third Session
 	if err := a.OpenAs(&first, sessionID(3, 5), g, 0); err != nil {
@@ -202,9 +206,11 @@ func TestASessionIsNotOpenedUnderAnIdThatIsTaken(t *testing.T) {
 // A client that goes on keeps its connection, although its account has got fewer, or others have come meanwhile.
 func TestASessionGoesOnHoweverManyItsAccountMayHave(t *testing.T) {
 	s, _ := numberedSim(t, 1)
-	account := NewAccount("a", AccountLimits{Connections: 1})
-	s.engine.setAccounts([]AccountTubes{{account, []string{"*"}}})
-	g := NewGrant("a", RightAll, []string{"*"}).In(account.Name())
+	team := account.New("a", account.Limits{Connections: 1})
+	var accounts account.Accounts
+	accounts.Set([]account.Tubes{{Account: team, Tubes: []string{"*"}}})
+	s.engine.accounts.Open(&accounts, s.engine.recount)
+	g := NewGrant("a", RightAll, []string{"*"}).In(team.Name())
 	l := s.loops[0]
 	var other, on, late Session
 	if err := l.OpenAs(&other, sessionID(1, 100), g, s.now); err != nil {

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/clock"
 )
 
 // Whatever clients do, in whatever order things happen, they are answered as the
@@ -32,7 +33,7 @@ func TestRandomCommandsAreAnsweredAsByTheModel(t *testing.T) {
 		t.Repeat(r.actions())
 		r.audit()
 		if f != nil {
-			r = r.restart(among(t, "pause", second, 0, 100*second))
+			r = r.restart(among(t, "pause", clock.Second, 0, 100*clock.Second))
 			t.Repeat(r.actions())
 			r.audit()
 		}
@@ -63,7 +64,7 @@ func TestRandomDeadLettersWithKeysAreAnsweredAsByTheModel(t *testing.T) {
 			if f == nil || again == 2 {
 				break
 			}
-			r = r.restart(among(t, "pause", 0, second, 2*second, 100*second))
+			r = r.restart(among(t, "pause", 0, clock.Second, 2*clock.Second, 100*clock.Second))
 		}
 		r.empty()
 	})
@@ -288,7 +289,7 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 			c := r.idle(t)
 			n := among[uint32](t, "timeout", 0, 0, 1, 2, 3, 1<<31-1)
 			r.do(c, fmt.Sprint("reserve-with-timeout ", n), func() string {
-				return m.reserve(c.client, r.now+seconds(n))
+				return m.reserve(c.client, r.now+clock.Seconds(n))
 			})
 		},
 		"reserve-job": func(t *rapid.T) {
@@ -662,9 +663,9 @@ const tick = 1 << 16
 
 // pass lets some time pass.
 func (r *rig) pass(t *rapid.T) {
-	d := among(t, "time", second, 0, 1, 2*second, 3*second, second/2, tick, 100*second, -1)
+	d := among(t, "time", clock.Second, 0, 1, 2*clock.Second, 3*clock.Second, clock.Second/2, tick, 100*clock.Second, -1)
 	if d < 0 {
-		d = Time(rapid.Int64Range(0, int64(5*second)).Draw(t, "nanoseconds"))
+		d = Time(rapid.Int64Range(0, int64(5*clock.Second)).Draw(t, "nanoseconds"))
 	}
 	r.passUntil(t, r.now+d)
 }
@@ -673,7 +674,7 @@ func (r *rig) pass(t *rapid.T) {
 func (r *rig) meet(t *rapid.T) {
 	at := r.model.soonest()
 	// Three waits of 2^32 seconds, restarts between them or not, are more than Time can hold.
-	if at == MaxTime || at-r.now > 1000*second && r.start.Add(time.Duration(r.now)).Unix() > 1e9+1<<28 {
+	if at == MaxTime || at-r.now > 1000*clock.Second && r.start.Add(time.Duration(r.now)).Unix() > 1e9+1<<28 {
 		t.Skip("nothing will happen")
 	}
 	r.passUntil(t, max(r.now, at+among[Time](t, "off", 0, -1, 1, -tick)))
@@ -690,7 +691,7 @@ func (r *rig) passUntil(t *rapid.T, to Time) {
 		return
 	}
 	if len(r.model.firings) > 0 { // which is tried again every 10 ms
-		to = min(to, r.now+10*second)
+		to = min(to, r.now+10*clock.Second)
 	}
 	t.Logf("%d", to)
 	r.wait(to, rapid.Bool().Draw(t, "loops first"))
@@ -748,7 +749,7 @@ func (r *rig) empty() {
 	for _, err := range checkEmpty(r.engine) {
 		r.t.Error(err)
 	}
-	r.wait(r.now+10*second, false)
+	r.wait(r.now+10*clock.Second, false)
 	if n := r.engine.mapped(); n != 0 {
 		r.t.Errorf("%d bytes are mapped for no job", n)
 	}

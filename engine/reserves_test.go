@@ -1,6 +1,10 @@
 package engine
 
-import "testing"
+import (
+	"testing"
+
+	"trellis/engine/internal/clock"
+)
 
 func TestASessionKnowsWhetherItHoldsAJob(t *testing.T) {
 	s := newLimitedSim(65535, 4, Limits{})
@@ -16,6 +20,6 @@ func TestASessionKnowsWhetherItHoldsAJob(t *testing.T) {
 	is(false, "with a ready job")
 	c.expect(t, "RESERVED 1 1\r\nx\r\n", "reserve\r\n")
 	is(true, "with a reserved job")
-	s.now += 5 * second
+	s.now += 5 * clock.Second
 	is(false, "when its time to run has ended")
 }

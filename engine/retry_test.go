@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/clock"
 )
 
 func TestABackOffIsAsLongAsItsFormulaSays(t *testing.T) {
@@ -37,7 +38,7 @@ func TestABackOffIsAsLongAsItsFormulaSays(t *testing.T) {
 	})
 	p := journal.DefaultPolicy
 	p.RetryMin, p.RetryFactor = 1, 1
-	if got := backOff(&p, 1, 1<<32-1); got < second || got > second+second/10 {
+	if got := backOff(&p, 1, 1<<32-1); got < clock.Second || got > clock.Second+clock.Second/10 {
 		t.Errorf("after many attempts it is %d ns", got)
 	}
 }
@@ -50,13 +51,13 @@ func modelBackOff(p journal.Policy, id uint64, attempts int) Time {
 	if most := n(uint64(max(p.RetryMin, p.RetryMax))); b.Cmp(most) > 0 {
 		b = most
 	}
-	b.Mul(b, n(uint64(second)))
+	b.Mul(b, n(uint64(clock.Second)))
 	z := id + uint64(attempts)*0x9E3779B97F4A7C15
 	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
 	z = (z ^ z>>27) * 0x94D049BB133111EB
 	more := new(big.Int).Mul(b, n(uint64(p.RetryJitter)*((z^z>>31)>>40)))
 	b.Add(b, more.Div(more, n(100<<24)))
-	return min(Time(b.Uint64()), seconds(1<<32-1))
+	return min(Time(b.Uint64()), clock.Seconds(1<<32-1))
 }
 
 // digest is the digest of what a server would have that starts on the file.

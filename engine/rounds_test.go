@@ -9,6 +9,7 @@ import (
 	"trellis/binlog/journal"
 	"trellis/codec"
 	"trellis/engine/internal/arena"
+	"trellis/engine/internal/clock"
 	"trellis/engine/internal/fifo"
 )
 
@@ -103,7 +104,7 @@ func TestNoRoundOfALoopTakesMuchMoreThanItsBudget(t *testing.T) {
 				workers = append(workers, s.open())
 				workers[len(workers)-1].expect(t, "", "reserve\r\n")
 			}
-			s.now += second
+			s.now += clock.Second
 			return func() {
 				for i, w := range workers {
 					if got, want := w.took(), fmt.Sprintf("RESERVED %d 0\r\n\r\n", i+1); got != want {
@@ -118,7 +119,7 @@ func TestNoRoundOfALoopTakesMuchMoreThanItsBudget(t *testing.T) {
 				workers = append(workers, s.open())
 				workers[len(workers)-1].expect(t, "", "reserve-with-timeout 1\r\n")
 			}
-			s.now += second
+			s.now += clock.Second
 			return func() {
 				for _, w := range workers {
 					if got := w.took(); got != "TIMED_OUT\r\n" {
@@ -131,7 +132,7 @@ func TestNoRoundOfALoopTakesMuchMoreThanItsBudget(t *testing.T) {
 			c := s.open()
 			c.expect(t, "TUBE_SET\r\n", "set-tube default expire=1\r\n")
 			c.putMany(t, 1, n, "put 0 0 9 0\r\n\r\n")
-			s.now += second
+			s.now += clock.Second
 			return func() {
 				if x := s.engine.Snapshot(s.now); x.Ready != 0 || x.ExpiredDeleted != n {
 					t.Fatalf("%d are ready, %d of %d have expired", x.Ready, x.ExpiredDeleted, n)
@@ -140,7 +141,7 @@ func TestNoRoundOfALoopTakesMuchMoreThanItsBudget(t *testing.T) {
 		},
 		"many delays end in one moment": func(t *testing.T, s *sim, l *slowLoop) func() {
 			s.open().putMany(t, 1, n, "put 0 1 9 0\r\n\r\n")
-			s.now += second
+			s.now += clock.Second
 			return func() {
 				if got := s.engine.Snapshot(s.now).Ready; got != n {
 					t.Fatalf("%d of %d jobs are ready", got, n)
@@ -445,7 +446,7 @@ func dueInAllShards(t *testing.T, s *sim, n int) (tubes []string) {
 			c.ask(t, "put 0 1 9 0\r\n\r\n")
 		}
 	}
-	s.now += second
+	s.now += clock.Second
 	return tubes
 }
 
@@ -665,13 +666,13 @@ func TestAWaitGoesOnWhenTheJobThatEndedItIsGone(t *testing.T) {
 		s := newSim(100, 2)
 		waiting, other := s.open(), s.open()
 		waiting.start(t, "%s", reserve)
-		s.now += 3 * second
+		s.now += 3 * clock.Second
 		put := codec.Command{Op: codec.OpPut, CountAs: codec.OpPut, TTR: 9, Size: 1, Body: []byte("x"), Terminated: true}
 		other.session.Execute(s.now, &put, &other.out)
 		if other.start(t, "flush-tube default") != Done || other.took() != "INSERTED 1\r\nFLUSHED 1\r\n" {
 			t.Fatal("the job is not gone")
 		}
-		s.now += second
+		s.now += clock.Second
 		s.Settle()
 		if got := waiting.session.WaitingSince(); !waiting.waiting || got != 0 {
 			t.Errorf("%s: it waits: %v, since %d", reserve, waiting.waiting, got)

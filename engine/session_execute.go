@@ -5,6 +5,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/clock"
 )
 
 // execute executes a command, which may be one that is tried again.
@@ -24,7 +25,7 @@ func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	case codec.OpReserve:
 		return s.reserve(now, MaxTime, out)
 	case codec.OpReserveWithTimeout:
-		return s.reserve(now, now+seconds(cmd.Timeout), out)
+		return s.reserve(now, now+clock.Seconds(cmd.Timeout), out)
 	case codec.OpReserveJob:
 		return s.reserveJob(now, cmd, out)
 	case codec.OpDelete:

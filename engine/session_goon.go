@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"trellis/codec"
+	"trellis/engine/internal/clock"
 )
 
 // Interests are what a client has asked for in its session, besides jobs.
@@ -87,7 +88,7 @@ func (d *Detached) Wait() []byte {
 	}
 	limit := int64(0)
 	if d.until != MaxTime {
-		limit = int64((d.until - d.since) / second)
+		limit = int64((d.until - d.since) / clock.Second)
 	}
 	switch {
 	case d.flags&isWaiting == 0:

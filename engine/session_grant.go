@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"trellis/codec"
+	"trellis/engine/account"
 )
 
 // Rights are what a client may do with the jobs of its tubes.
@@ -65,7 +66,7 @@ type Grant struct {
 // grantee is what a session may do, and what bounds it together with others.
 type grantee struct {
 	*Grant
-	account *tally // nil for none
+	account *account.Tally // nil for none
 }
 
 // NewGrant gives the client of that name rights to tubes: names, and beginnings of names
@@ -171,7 +172,7 @@ func (s *Session) permits() func(tube string) bool {
 
 // Rate bounds how many commands of the session are to be executed, together with those of
 // others. It is nil where there is no bound.
-func (s *Session) Rate() *Rate {
+func (s *Session) Rate() *account.Rate {
 	if s.flags&restricted == 0 {
 		return nil
 	}
@@ -179,7 +180,7 @@ func (s *Session) Rate() *Rate {
 }
 
 // RateOf is what bounds the commands of a grant's clients, nil where there is no bound.
-func (l *Loop) RateOf(g *Grant) *Rate { return l.engine.accountNamed(g.of).Rate() }
+func (l *Loop) RateOf(g *Grant) *account.Rate { return l.engine.accountNamed(g.of).Rate() }
 
 // restrict looks at a command of a restricted session before it is executed. If it is not
 // to be, it answers it.

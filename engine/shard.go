@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"trellis/binlog/journal"
+	"trellis/engine/account"
 	"trellis/engine/histogram"
 	"trellis/engine/internal/arena"
 	"trellis/engine/internal/hashtable"
@@ -22,7 +23,7 @@ type shared struct {
 	ids      ids.Index
 	registry registry
 	settings settings
-	accounts atomic.Pointer[accountDirectory] // nil while there are none
+	accounts account.Book
 	usage    usage
 	groups   groups
 	barrier  Barrier // the journal's, nil if it has none

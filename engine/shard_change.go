@@ -6,6 +6,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/engine/internal/arena"
+	"trellis/engine/internal/clock"
 	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
 )
@@ -96,7 +97,7 @@ func (sh *shard) requeue(r ref, j *job, to state, at Time, pri uint32, holder *r
 			sh.pushReady(t, r, j)
 		}
 	case delayed:
-		t.delayed.Push(sh.table, at.key(), r, &j.Links)
+		t.delayed.Push(sh.table, at.Key(), r, &j.Links)
 		sh.arm(&t.timer, t.firstDelay())
 	case held:
 		sh.pushHeld(t, r, j)
@@ -107,7 +108,7 @@ func (sh *shard) requeue(r ref, j *job, to state, at Time, pri uint32, holder *r
 		h := sh.reservationsOf(holder)
 		j.Next = h.index
 		t.reserved++
-		t.totals().busy -= sh.now.micros()
+		t.totals().busy -= sh.now.Micros()
 		h.add(r, j)
 		if !plain {
 			sh.addReserved(t, j)
@@ -146,7 +147,7 @@ func (sh *shard) takeOut(j *job) {
 	case reserved:
 		sh.reservations[j.Next].jobs.Remove(sh.table, &j.Links)
 		t.reserved--
-		t.total.busy += sh.now.micros()
+		t.total.busy += sh.now.Micros()
 		if !j.plain(t) {
 			sh.removeReserved(t, j)
 		}
@@ -171,7 +172,7 @@ func (sh *shard) reserve(to *reservationSet, r ref, j *job) (pos journal.Pos, er
 			return 0, err
 		}
 	}
-	n, end := sh.counters.At(j.counters), sh.now+seconds(j.ttr)
+	n, end := sh.counters.At(j.counters), sh.now+clock.Seconds(j.ttr)
 	if to.holder != nil {
 		if pos, err = sh.recordHold(to.holder, j, end, n.reserves+1, false); err != nil {
 			return 0, err
@@ -188,7 +189,7 @@ func (sh *shard) reserve(to *reservationSet, r ref, j *job) (pos journal.Pos, er
 	total.reserves++
 	if j.state == ready {
 		sh.totals.ready.Observe(time.Duration(sh.now-j.at()), 1)
-		total.wait += sh.now.micros() - j.at().micros()
+		total.wait += sh.now.Micros() - j.at().Micros()
 	}
 	sh.requeue(r, j, reserved, end, j.pri, to)
 	return pos, nil
@@ -228,14 +229,14 @@ func (sh *shard) free(r ref, j *job) {
 	sh.shared.refundBytes(sh.by, n)
 	if j.state == tombstone {
 		if !k.lost { // otherwise it was counted off with the key
-			k.space.countBytes(-n)
+			k.space.CountBytes(-n)
 		}
 		sh.freeRecord(r, j)
 		sh.tidier.wanted()
 		return
 	}
 	t := sh.tubes[j.tube]
-	t.countJob(-1, n)
+	t.CountJob(-1, n)
 	sh.freeRecord(r, j)
 	sh.tidier.wanted()
 	sh.removeIfUnused(t)

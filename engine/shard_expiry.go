@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/clock"
 	"trellis/engine/internal/pagedheap"
 	"trellis/engine/internal/queue"
 )
@@ -25,7 +26,7 @@ type expiries struct {
 }
 
 // expiryRetry is how long a job goes on that has expired and finds no room where it is to be buried.
-const expiryRetry = second
+const expiryRetry = clock.Second
 
 // An expiry stands for a job in the heap: by when it expires and, in one moment, by id.
 type expiry struct {
@@ -51,7 +52,7 @@ func (sh *shard) overdue(j *job) bool {
 func (sh *shard) kicked(j *job) bool { return j.counters != 0 && sh.counters.At(j.counters).kicks > 0 }
 
 // expiry is when a job with keys k expires that has an expiry.
-func (k *keyed) expiry(j *job) Time { return j.created + seconds(k.terms.Expires) }
+func (k *keyed) expiry(j *job) Time { return j.created + clock.Seconds(k.terms.Expires) }
 
 // awaitExpiry puts a job with an expiry into the heap if it belongs there after a change.
 func (sh *shard) awaitExpiry(j *job) {

@@ -110,8 +110,8 @@ func (sh *shard) joinFair(t *tube, key string) *fairKey {
 		}
 		t.fair.keys.Insert(k)
 		sh.shared.countBytes(sh.by, fairKeyFootprint(key))
-		t.countBytes(fairKeyFootprint(key))
-		t.countKeys(1)
+		t.CountBytes(fairKeyFootprint(key))
+		t.CountKeys(1)
 		sh.totals.fair++
 		sh.shared.usage.keys.Add(1)
 	}
@@ -129,8 +129,8 @@ func (sh *shard) leaveFair(t *tube, k *fairKey) {
 	}
 	f.keys.Remove(k)
 	sh.shared.refundBytes(sh.by, fairKeyFootprint(k.key))
-	t.countBytes(-fairKeyFootprint(k.key))
-	t.countKeys(-1)
+	t.CountBytes(-fairKeyFootprint(k.key))
+	t.CountKeys(-1)
 	sh.totals.fair--
 	sh.shared.usage.keys.Add(-1)
 	if k.next > f.lap { // otherwise there is nothing to remember

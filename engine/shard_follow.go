@@ -7,6 +7,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/engine/internal/arena"
+	"trellis/engine/internal/clock"
 	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
 )
@@ -132,7 +133,7 @@ func (f *Follower) insert(sh *shard, r *journal.Record, segment uint32) error {
 	}
 	j.onRecord(r, segment)
 	f.shared.ids.Put(r.ID, ids.PlaceOf(sh.number, ref))
-	sh.tubes[j.tube].countJob(1, jobFootprint(j.size, &r.Keys))
+	sh.tubes[j.tube].CountJob(1, jobFootprint(j.size, &r.Keys))
 	if r.Keys != (journal.Keys{}) {
 		sh.attach(sh.tubes[j.tube], j, newKeyed(r.ID, &r.Keys))
 	}
@@ -185,7 +186,7 @@ func (f *Follower) tombstone(r *journal.Record, segment uint32) (replaced journa
 		k.lost = true
 	}
 	if !k.lost {
-		k.space.countBytes(tombstoneFootprint(&r.Keys))
+		k.space.CountBytes(tombstoneFootprint(&r.Keys))
 	}
 	sh.lay(ref, j, k, end)
 	return replaced, nil
@@ -309,7 +310,7 @@ func (f *Follower) apply(sh *shard, ref ref, j *job, r *journal.Record) error {
 		return sh.stay(ref, j, &ch)
 	}
 	if ch.to == delayed && f.now != Always {
-		ch.at = min(ch.at, f.now+seconds(r.Delay))
+		ch.at = min(ch.at, f.now+clock.Seconds(r.Delay))
 		if ch.at <= f.now {
 			ch.to = ready
 		}

@@ -1,6 +1,9 @@
 package engine
 
-import "trellis/binlog/journal"
+import (
+	"trellis/binlog/journal"
+	"trellis/engine/internal/clock"
+)
 
 // A tube that is shut hands out no jobs: reserve takes those of other tubes, and clients that
 // wait for this one go on waiting. All reasons for that are in one word, tube.shut, so that who
@@ -28,7 +31,7 @@ func (l *limits) set(p *journal.Policy, now Time) {
 	l.paused, l.most = p.Paused, int(p.MaxReserved)
 	var interval, early Time
 	if p.Rate > 0 {
-		interval = (seconds(p.Per) + Time(p.Rate) - 1) / Time(p.Rate)
+		interval = (clock.Seconds(p.Per) + Time(p.Rate) - 1) / Time(p.Rate)
 		early = Time(p.BurstInForce()-1) * interval
 	}
 	switch {
@@ -124,7 +127,7 @@ func (c *tx) Pause(now Time, name []byte, delay uint32, out *Output) error {
 		return errNotFound
 	}
 	t.pauses++
-	t.pause, t.pausedUntil = delay, now+seconds(delay)
+	t.pause, t.pausedUntil = delay, now+clock.Seconds(delay)
 	if delay == 0 {
 		t.pausedUntil = 0
 	} else {

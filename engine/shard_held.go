@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/clock"
 	"trellis/engine/internal/fifo"
 	"trellis/engine/internal/queue"
 )
@@ -190,7 +191,7 @@ func (sh *shard) pushHeld(t *tube, r ref, j *job) {
 	if t.held == nil {
 		t.held = new(queue.Heap)
 	}
-	t.held.Push(sh.table, MaxTime.key(), r, &j.Links)
+	t.held.Push(sh.table, MaxTime.Key(), r, &j.Links)
 	h := x.held
 	epoch := sh.shared.groups.enlist(h.group, h.condition, sh.self)
 	l := sh.heldFor(h.group, h.condition)
@@ -289,7 +290,7 @@ func (sh *shard) fireList(l *heldList, epoch uint32) {
 const firingMoves = 2
 
 // firingRetry is how long jobs wait that are to be fired when that cannot be recorded.
-const firingRetry = second / 100
+const firingRetry = clock.Second / 100
 
 // Expire fires jobs. If that cannot be recorded they stay held, which is the safe side.
 func (f *firings) Expire(now int64) (done bool) {
@@ -320,7 +321,7 @@ func (sh *shard) fireFirst(l *heldList) error {
 	r, j := sh.find(l.jobs[0].id)
 	ch := sh.present(j)
 	if ch.to = ready; ch.counters.delay > 0 {
-		ch.to, ch.at = delayed, sh.now+seconds(ch.counters.delay)
+		ch.to, ch.at = delayed, sh.now+clock.Seconds(ch.counters.delay)
 	}
 	var nobody Output
 	if err := sh.change(r, j, &ch, &nobody); err != nil {

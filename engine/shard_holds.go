@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/clock"
 )
 
 // Holds is a further set of methods of a [Journal] that other servers share. They make the
@@ -54,7 +55,7 @@ type holder struct {
 }
 
 // absence is for how long an absent session's times to run do not end: a touch may be on its way.
-const absence = 2 * second
+const absence = 2 * clock.Second
 
 // origin is the command that a record tells of which is made now: the first record of a command
 // does. Nil stands for a session off the record.

@@ -83,7 +83,7 @@ type counters struct {
 
 // info is what a client that has asked for it is told of a job that it reserves.
 func (sh *shard) info(j *job) codec.JobInfo {
-	i := codec.JobInfo{Tube: sh.tubes[j.tube].name, Pri: j.pri, TTR: j.ttr, Age: uint64(max(0, sh.now-j.created).whole())}
+	i := codec.JobInfo{Tube: sh.tubes[j.tube].name, Pri: j.pri, TTR: j.ttr, Age: uint64(max(0, sh.now-j.created).Whole())}
 	if j.counters != 0 {
 		i.Attempts = sh.counters.At(j.counters).attempts
 	}

@@ -1,6 +1,9 @@
 package engine
 
-import "trellis/codec"
+import (
+	"trellis/codec"
+	"trellis/engine/internal/clock"
+)
 
 // What clients do with one job, by its id. Each operation finds the job, does all that belongs to it, and
 // returns errNotFound if there is no such job, or why the change could not be recorded. Then nothing has
@@ -51,7 +54,7 @@ func (c *tx) Touch(now Time, id uint64, by *client, out *Output) error {
 	if sh == nil {
 		return errNotFound
 	}
-	err := sh.touch(sh.reservations[j.Next], r, j, now+seconds(j.ttr), out)
+	err := sh.touch(sh.reservations[j.Next], r, j, now+clock.Seconds(j.ttr), out)
 	sh.unlock(c)
 	return err
 }

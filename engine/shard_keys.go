@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"trellis/binlog/journal"
+	"trellis/engine/account"
 	"trellis/engine/internal/queue"
 )
 
@@ -87,7 +88,7 @@ type keyspace struct {
 	first, last *keyed // tombstones
 	tombstones  int
 	next        *keyspace // in a bucket of shard.keyspaces
-	holding
+	account.Holding
 
 	before, after *keyspace // in the list shard.spaces
 }
@@ -340,9 +341,9 @@ func (sh *shard) hold(k *keyed) {
 		sh.keyspaces.Insert(k.space)
 		sh.enlist(k.space)
 		sh.shared.countBytes(sh.by, keyspaceFootprint(k.space.name))
-		k.space.countBytes(keyspaceFootprint(k.space.name))
+		k.space.CountBytes(keyspaceFootprint(k.space.name))
 	}
-	k.space.countKeys(1)
+	k.space.CountKeys(1)
 	sh.totals.unique++
 	sh.shared.usage.keys.Add(1)
 }
@@ -351,12 +352,12 @@ func (sh *shard) hold(k *keyed) {
 func (sh *shard) release(k *keyed) {
 	s := k.space
 	sh.holders.Remove(k)
-	s.countKeys(-1)
+	s.CountKeys(-1)
 	if s.holders--; s.holders == 0 {
 		sh.keyspaces.Remove(s)
 		sh.delist(s)
 		sh.shared.refundBytes(sh.by, keyspaceFootprint(s.name))
-		s.countBytes(-keyspaceFootprint(s.name))
+		s.CountBytes(-keyspaceFootprint(s.name))
 	}
 	if k == s.first || k.prev != nil {
 		s.unlist(k)
@@ -373,7 +374,7 @@ func (sh *shard) loseKey(k *keyed) {
 	k.lost = true
 	if r, j := sh.find(k.id); j != nil && j.state == tombstone {
 		keys := k.keys()
-		k.space.countBytes(-tombstoneFootprint(&keys)) // it is about to end, and nobody's any more
+		k.space.CountBytes(-tombstoneFootprint(&keys)) // it is about to end, and nobody's any more
 		sh.tombstones.endNow(r, j)
 	}
 }
@@ -394,7 +395,7 @@ func (sh *shard) attachNew(t *tube, j *job, keys *journal.Keys) (*keyed, error) 
 		e.usage.refusedKeys.Add(1)
 		return nil, errTooManyKeys
 	}
-	if more && !t.account.Load().keysFit() {
+	if more && !t.Account().KeysFit() {
 		return nil, errTooManyKeys
 	}
 	return k, nil

@@ -103,8 +103,8 @@ func (sh *shard) groupOf(t *tube, key string, limit uint32) *group {
 		s = &limitedKey{tube: t, key: key}
 		t.limited.keys.Insert(s)
 		sh.shared.countBytes(sh.by, limitedKeyFootprint(key))
-		t.countBytes(limitedKeyFootprint(key))
-		t.countKeys(1)
+		t.CountBytes(limitedKeyFootprint(key))
+		t.CountKeys(1)
 		sh.totals.limited++
 		sh.shared.usage.keys.Add(1)
 	}
@@ -113,7 +113,7 @@ func (sh *shard) groupOf(t *tube, key string, limit uint32) *group {
 		g = &group{key: s, limit: limit}
 		s.add(g)
 		sh.shared.countBytes(sh.by, groupMemory)
-		t.countBytes(groupMemory)
+		t.CountBytes(groupMemory)
 	}
 	s.jobs++
 	g.jobs++
@@ -130,13 +130,13 @@ func (g *group) remove() {
 	if g.jobs == 0 {
 		s.remove(g)
 		sh.shared.refundBytes(sh.by, groupMemory)
-		t.countBytes(-groupMemory)
+		t.CountBytes(-groupMemory)
 	}
 	if s.jobs == 0 {
 		t.limited.keys.Remove(s)
 		sh.shared.refundBytes(sh.by, limitedKeyFootprint(s.key))
-		t.countBytes(-limitedKeyFootprint(s.key))
-		t.countKeys(-1)
+		t.CountBytes(-limitedKeyFootprint(s.key))
+		t.CountKeys(-1)
 		if t.limited.keys.Len() == 0 {
 			t.limited = nil
 		}

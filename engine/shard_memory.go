@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"trellis/binlog/journal"
+	"trellis/engine/account"
 	"trellis/engine/internal/arena"
 	"trellis/engine/internal/ids"
 )
@@ -68,9 +69,9 @@ func (u *usage) take(n, limit int64) bool {
 
 // dismiss counts a put of n bytes off, also in the account to which it was admitted, if there
 // is one. c is the goroutine that calls it.
-func (e *shared) dismiss(c *tx, account *tally, n int64) {
+func (e *shared) dismiss(c *tx, account *account.Tally, n int64) {
 	e.refundBytes(c, n)
-	account.dismiss(n)
+	account.Dismiss(n)
 }
 
 // countBytes counts n bytes whether they fit below the limit or not.

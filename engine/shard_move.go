@@ -54,10 +54,10 @@ func (sh *shard) moveTo(r ref, j *job, ch *change, to *shard, name string, out *
 	overdue, id := sh.overdue(j), j.ID
 	keys, taken := sh.keysIn(to, name, j)
 	before, size := sh.keysOf(j), j.size
-	from, account := old.account.Load(), t.account.Load()
+	from, account := old.Account(), t.Account()
 	var err error
 	if account != from {
-		err = account.admitMoved(jobFootprint(size, &keys), keyCount(&keys))
+		err = account.AdmitMoved(jobFootprint(size, &keys), keyCount(&keys))
 	}
 	switch {
 	case err != nil:
@@ -70,16 +70,16 @@ func (sh *shard) moveTo(r ref, j *job, ch *change, to *shard, name string, out *
 	}
 	if err != nil {
 		if account != from {
-			account.dismiss(jobFootprint(size, &keys))
+			account.Dismiss(jobFootprint(size, &keys))
 		}
 		to.removeIfUnused(t)
 		return err
 	}
-	old.countJob(-1, jobFootprint(size, &before))
+	old.CountJob(-1, jobFootprint(size, &before))
 	if account == from {
-		t.countJob(1, jobFootprint(size, &keys))
+		t.CountJob(1, jobFootprint(size, &keys))
 	} else {
-		t.memory += jobFootprint(size, &keys) // admitted above
+		t.CountAdmitted(account, jobFootprint(size, &keys))
 	}
 	if before != keys {
 		sh.shared.refundBytes(sh.by, keysFootprint(&before)-keysFootprint(&keys))

@@ -20,9 +20,7 @@ func (e *shared) init(cfg Config, n int, seed maphash.Seed) {
 		e.shards = append(e.shards, newShard(e, i))
 	}
 	e.shardFor([]byte(defaultTube)).tube([]byte(defaultTube), false)
-	if cfg.Accounts != nil {
-		cfg.Accounts.add(e)
-	}
+	e.accounts.Open(cfg.Accounts, e.recount)
 }
 
 func newShard(e *shared, number int) *shard {
@@ -83,9 +81,7 @@ func (e *shared) recordIn(j Journal) {
 // were given back are used again.
 func (e *shared) Discard() {
 	e.discarded.Store(true)
-	if e.cfg.Accounts != nil {
-		e.cfg.Accounts.remove(e)
-	}
+	e.accounts.Close()
 	e.life.Lock()
 	defer e.life.Unlock()
 	for _, sh := range e.shards {

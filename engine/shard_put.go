@@ -6,7 +6,9 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/account"
 	"trellis/engine/internal/arena"
+	"trellis/engine/internal/clock"
 	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
 )
@@ -23,7 +25,7 @@ type incoming struct {
 	keys                  *journal.Keys  // nil if it has no tags
 	bytes                 []byte         // the body; nil for a put whose body came at once, unless it waits for room
 	missing               []byte         // the rest of bytes, which is still to be filled
-	account               *tally         // that it was admitted to; nil for none
+	account               *account.Tally // that it was admitted to; nil for none
 	timed                 bool           // it is known when it expires, or that it does not
 	denied                bool           // its client has no right to it: the body is discarded
 	since                 Time           // when it was complete
@@ -62,7 +64,7 @@ func (in *incoming) job() job {
 func (in *incoming) change() change {
 	ch := change{to: ready, pri: in.pri}
 	if in.delay > 0 {
-		ch.to, ch.at = delayed, in.since+seconds(in.delay)
+		ch.to, ch.at = delayed, in.since+clock.Seconds(in.delay)
 		ch.counters.delay = in.delay
 	}
 	return ch
@@ -137,25 +139,25 @@ func (c *tx) setExpiry(t *tube, in *incoming) {
 	keys.terms.Expires, keys.Terms = p.Expire, &keys.terms
 	more := keysFootprint(in.keys) - before
 	c.shared.countBytes(c, more)
-	in.account.add(0, more)
+	in.account.Add(0, more)
 }
 
 // admit counts a put with a body of size bytes and these keys, which may be nil, unless it
 // would be too much for the server or for the account of the tube, or others could not read
 // its record. It returns that account.
-func (c *tx) admit(t *tube, size uint32, keys *journal.Keys) (account *tally, ok bool) {
-	account = t.account.Load()
+func (c *tx) admit(t *tube, size uint32, keys *journal.Keys) (account *account.Tally, ok bool) {
+	account = t.Account()
 	if keys == nil && account == nil {
 		return nil, c.charge(size, nil)
 	}
 	if keys != nil && keys.Terms != nil && !c.shared.recordsAll() {
 		return nil, false
 	}
-	if account != nil && !account.admit(jobFootprint(size, keys)) {
+	if account != nil && !account.Admit(jobFootprint(size, keys)) {
 		return nil, false
 	}
 	if !c.charge(size, keys) {
-		account.dismiss(jobFootprint(size, keys))
+		account.Dismiss(jobFootprint(size, keys))
 		return nil, false
 	}
 	return account, true
@@ -204,7 +206,7 @@ func (c *tx) insert(t *tube, in *incoming, out *Output) error {
 		sh.shared.ids.Put(in.id, 0)
 		return c.abort(t, in, err, out)
 	}
-	t.admitted(in.account, jobFootprint(in.size, in.keys))
+	t.CountAdmitted(in.account, jobFootprint(in.size, in.keys))
 	t.puts++
 	sh.totals.puts++
 	sh.dispatch(t)
@@ -312,9 +314,9 @@ func (c *tx) placeIncoming(now Time, t *tube, in *incoming) {
 
 // admitIncoming is admit for a put whose body is still to come, and may never do so: it needs
 // room for the body as well, and takes none for it.
-func (c *tx) admitIncoming(t *tube, in *incoming) (account *tally, ok bool) {
+func (c *tx) admitIncoming(t *tube, in *incoming) (account *account.Tally, ok bool) {
 	all := jobFootprint(in.size, in.keys)
-	if !t.account.Load().fits(all) || !c.fits(all) {
+	if !t.Account().Fits(all) || !c.fits(all) {
 		return nil, false
 	}
 	return c.admit(t, 0, in.keys)
@@ -345,11 +347,11 @@ func (c *tx) admitMore(in *incoming, n int) bool {
 	if bytes == 0 {
 		return true
 	}
-	if !in.account.admitMore(bytes) {
+	if !in.account.AdmitMore(bytes) {
 		return false
 	}
 	if limit := c.shared.cfg.Limits.Memory; limit != 0 && !c.take(bytes, limit) {
-		in.account.add(0, -bytes)
+		in.account.Add(0, -bytes)
 		return false
 	}
 	return true

@@ -1,6 +1,9 @@
 package engine
 
-import "trellis/engine/internal/queue"
+import (
+	"trellis/engine/internal/clock"
+	"trellis/engine/internal/queue"
+)
 
 // A reservationSet is what one session has reserved, by shard. It belongs to the session's loop;
 // but whoever claims the session may add to it, with the lock of a shard that the
@@ -77,7 +80,7 @@ func (h *reservations) free() {
 
 // add puts a reserved job into the order of deadlines.
 func (h *reservations) add(r ref, j *job) {
-	h.jobs.Push(h.shard.table, j.at().key(), r, &j.Links)
+	h.jobs.Push(h.shard.table, j.at().Key(), r, &j.Links)
 	h.shard.arm(&h.timer, h.deadline())
 }
 
@@ -86,7 +89,7 @@ func (h *reservations) deadline() Time {
 	if h.jobs.Len() == 0 {
 		return MaxTime
 	}
-	return timeOf(h.jobs.First().Key)
+	return clock.TimeOf(h.jobs.First().Key)
 }
 
 // marginBegins is when the session begins to be told that the first of its times to run
@@ -125,4 +128,4 @@ func (h *reservations) Expire(now int64) (done bool) {
 
 // safetyMargin is the last part of a job's time to run, during which the client that has
 // reserved it is not made to wait for another job.
-const safetyMargin = second
+const safetyMargin = clock.Second

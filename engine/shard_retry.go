@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/clock"
 )
 
 // A cause is how a reservation has ended that did not end well.
@@ -53,7 +54,7 @@ func (sh *shard) failed(j *job, ch *change, by cause) fate {
 		}
 	}
 	if by == byRelease && ch.counters.delay > 0 {
-		ch.to, ch.at = delayed, sh.now+seconds(ch.counters.delay)
+		ch.to, ch.at = delayed, sh.now+clock.Seconds(ch.counters.delay)
 	}
 	return goesOn
 }
@@ -69,7 +70,7 @@ func (sh *shard) judge(t *tube, j *job, ch *change, by cause, counts bool) fate 
 	case counts && p != nil && p.RetryMin > 0:
 		d := backOff(p, j.ID, ch.counters.attempts)
 		ch.to, ch.at = delayed, sh.now+d
-		ch.counters.delay = uint32((d + second - 1) / second) // a restart lets it last no longer than this
+		ch.counters.delay = uint32((d + clock.Second - 1) / clock.Second) // a restart lets it last no longer than this
 		return backsOff
 	}
 	return goesOn
@@ -195,11 +196,11 @@ func backOff(p *journal.Policy, id uint64, attempts uint32) Time {
 	for k := uint32(1); k < attempts && b < most && p.RetryFactor > 1; k++ {
 		b *= uint64(p.RetryFactor)
 	}
-	b = min(b, most) * uint64(second)
+	b = min(b, most) * uint64(clock.Second)
 	random := mix(id+uint64(attempts)*golden) >> (64 - randomBits)
 	high, low := bits.Mul64(b, uint64(p.RetryJitter)*random)
 	more, _ := bits.Div64(high, low, 100<<randomBits)
-	return min(Time(b+more), seconds(1<<32-1))
+	return min(Time(b+more), clock.Seconds(1<<32-1))
 }
 
 const randomBits = 24

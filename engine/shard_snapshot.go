@@ -5,6 +5,7 @@ import (
 
 	"trellis/codec"
 	"trellis/engine/histogram"
+	"trellis/engine/internal/clock"
 )
 
 // Snapshot is what the whole server counts. Counters are since its start.
@@ -194,13 +195,13 @@ func (t *tube) snapshot() TubeSnapshot {
 		OldestReady: time.Duration(t.ready.Oldest(int64(now))),
 		Using:       t.using, Watching: t.watching, Waiting: t.waiting,
 		Puts: t.puts, Deletes: t.deletes, Pauses: t.pauses,
-		Pause:     time.Duration(seconds(t.pause)),
+		Pause:     time.Duration(clock.Seconds(t.pause)),
 		PauseLeft: time.Duration(max(0, t.pausedUntil-now)),
 		Keys:      t.keys(),
 		LimitedBy: by, LimitedFor: time.Duration(left),
 		Reserves: n.reserves, Releases: n.releases, Timeouts: n.timeouts, Buries: n.buries,
 		DeadLetters: n.deadLetters, Expired: n.expired, Flushed: n.flushed,
-		WaitMicros: n.wait, BusyMicros: n.busy + uint64(t.reserved)*now.micros(),
+		WaitMicros: n.wait, BusyMicros: n.busy + uint64(t.reserved)*now.Micros(),
 	}
 }
 

@@ -48,7 +48,7 @@ func (j *job) sortKey() sortKey {
 	case ready:
 		p.key = uint64(j.pri)
 	case delayed, held:
-		p.key = j.at().key()
+		p.key = j.at().Key()
 	case buried:
 		p.key = uint64(j.At)
 	}

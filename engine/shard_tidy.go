@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"trellis/engine/internal/clock"
 	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
 )
@@ -19,11 +20,11 @@ type tidier struct {
 }
 
 const (
-	tidyInterval = second        // between looking and looking again
-	tidyPause    = second / 2000 // between two steps of a walk
-	tidyStep     = 256           // jobs in a step
-	tidyBytes    = 128 << 10     // of bodies, after which a step moves at most tidyLook more
-	tidyLook     = 8             // jobs between two looks at that
+	tidyInterval = clock.Second        // between looking and looking again
+	tidyPause    = clock.Second / 2000 // between two steps of a walk
+	tidyStep     = 256                 // jobs in a step
+	tidyBytes    = 128 << 10           // of bodies, after which a step moves at most tidyLook more
+	tidyLook     = 8                   // jobs between two looks at that
 )
 
 // wanted makes the tidier look soon.

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/clock"
 	"trellis/engine/internal/queue"
 )
 
@@ -24,9 +25,9 @@ func tombstoneFootprint(keys *journal.Keys) int64 { return jobFootprint(0, keys)
 // lasting is for how long a tombstone keeps these keys.
 func (e *shared) lasting(keys *journal.Keys) Time {
 	if most := e.cfg.Limits.KeySeconds; most != 0 {
-		return seconds(min(keys.Seconds, most))
+		return clock.Seconds(min(keys.Seconds, most))
 	}
-	return seconds(keys.Seconds)
+	return clock.Seconds(keys.Seconds)
 }
 
 // noTube is the tube of a tombstone.
@@ -69,8 +70,8 @@ func (sh *shard) makeTombstone(r ref, j *job, out *Output) error {
 		k.terms = nil
 	}
 	sh.shared.refundBytes(sh.by, jobFootprint(j.size, &keys)-tombstoneFootprint(&left))
-	t.countJob(-1, jobFootprint(j.size, &keys))
-	k.space.countBytes(tombstoneFootprint(&left))
+	t.CountJob(-1, jobFootprint(j.size, &keys))
+	k.space.CountBytes(tombstoneFootprint(&left))
 	*j = job{Links: queue.Links{ID: j.ID}, segment: j.segment}
 	sh.lay(r, j, k, end)
 	sh.tidier.wanted()
@@ -91,7 +92,7 @@ func (sh *shard) lay(r ref, j *job, k *keyed, end Time) {
 	} else {
 		end = min(end, sh.now)
 	}
-	sh.tombstones.heap.Push(sh.table, end.key(), r, &j.Links)
+	sh.tombstones.heap.Push(sh.table, end.Key(), r, &j.Links)
 	sh.arm(&sh.tombstones.timer, end)
 }
 
@@ -101,7 +102,7 @@ func (d *tombstones) endNow(r ref, j *job) {
 	sh := d.shard
 	d.heap.Remove(sh.table, &j.Links)
 	j.At = min(j.At, int64(sh.now))
-	d.heap.Push(sh.table, j.at().key(), r, &j.Links)
+	d.heap.Push(sh.table, j.at().Key(), r, &j.Links)
 	sh.arm(&d.timer, j.at())
 }
 
@@ -125,12 +126,12 @@ func (sh *shard) deleteTombstone(r ref, j *job, out *Output) error {
 
 // tombstoneRetry is how long tombstones wait that have ended when their ends cannot be
 // recorded at once.
-const tombstoneRetry = second / 100
+const tombstoneRetry = clock.Second / 100
 
 // Expire ends the tombstones whose time has come.
 func (d *tombstones) Expire(now int64) (done bool) {
 	sh := d.shard
-	for d.heap.Len() > 0 && timeOf(d.heap.First().Key) <= Time(now) {
+	for d.heap.Len() > 0 && clock.TimeOf(d.heap.First().Key) <= Time(now) {
 		if !sh.mayMove() {
 			return false
 		}
@@ -146,7 +147,7 @@ func (d *tombstones) Expire(now int64) (done bool) {
 		}
 	}
 	if d.heap.Len() > 0 {
-		sh.arm(&d.timer, timeOf(d.heap.First().Key))
+		sh.arm(&d.timer, clock.TimeOf(d.heap.First().Key))
 	}
 	return true
 }

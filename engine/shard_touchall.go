@@ -1,6 +1,10 @@
 package engine
 
-import "slices"
+import (
+	"slices"
+
+	"trellis/engine/internal/clock"
+)
 
 // touches start the times to run of all of a session's reservations anew, shard by shard.
 type touches struct {
@@ -71,7 +75,7 @@ func (ts *touches) scan(h *reservations) {
 // touch starts the time to run of a job anew. It returns false if the job has as much time
 // already.
 func (ts *touches) touch(h *reservations, r ref, j *job) bool {
-	end := ts.at + seconds(j.ttr)
+	end := ts.at + clock.Seconds(j.ttr)
 	if end <= j.at() {
 		return false
 	}

@@ -4,6 +4,8 @@ import (
 	"hash/maphash"
 
 	"trellis/binlog/journal"
+	"trellis/engine/account"
+	"trellis/engine/internal/clock"
 	"trellis/engine/internal/queue"
 )
 
@@ -15,7 +17,7 @@ type tube struct {
 	name  string
 	shard *shard
 	index uint32 // in shard.tubes
-	holding
+	account.Holding
 
 	ready    queue.Ready
 	delayed  queue.Heap  // by due time
@@ -66,7 +68,7 @@ func (t *tube) firstDelay() Time {
 	if t.delayed.Len() == 0 {
 		return MaxTime
 	}
-	return timeOf(t.delayed.First().Key)
+	return clock.TimeOf(t.delayed.First().Key)
 }
 
 // Expire moves what is due from the delayed jobs to the ready ones, and ends
@@ -114,19 +116,19 @@ func (sh *shard) tube(name []byte, asked bool) *tube {
 		return t
 	}
 	t := &tube{name: string(name), shard: sh}
-	account, limit := sh.shared.accounts.Load().of(t.name), 0
+	account, limit := sh.shared.accounts.Of(t.name), 0
 	if asked {
 		limit = sh.shared.cfg.Limits.Tubes
 	}
-	if !account.addTube(asked) {
+	if !account.AddTube(asked) {
 		return nil
 	}
 	if !sh.shared.registry.add(t, limit) {
-		account.removeTube()
+		account.RemoveTube()
 		sh.shared.usage.refusedTubes.Add(1)
 		return nil
 	}
-	t.account.Store(account)
+	t.Begin(account)
 	t.timer.Owner = t
 	t.policy = sh.policy(t.name)
 	t.limits = sh.limitsOf(t.name)
@@ -161,5 +163,5 @@ func (sh *shard) removeIfEmpty(t *tube) {
 	sh.tubes[t.index] = nil
 	sh.freeTubes = append(sh.freeTubes, t.index)
 	sh.shared.registry.remove(t)
-	t.account.Load().removeTube()
+	t.Account().RemoveTube()
 }

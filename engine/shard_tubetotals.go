@@ -22,7 +22,3 @@ func (t *tube) totals() *tubeTotals {
 	}
 	return t.total
 }
-
-// micros is the whole microseconds since Time 0. A sum of differences between such numbers
-// does not drift from what it stands for, and centuries of many workers fit in.
-func (t Time) micros() uint64 { return uint64(t / 1000) }

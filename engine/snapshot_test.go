@@ -43,7 +43,7 @@ func crowd(t testing.TB, tubes int) (*Engine, Time, map[string]TubeSnapshot) {
 			tube.Reserves++
 			if r.IntN(2) == 0 {
 				tube.Reserved++
-				tube.BusyMicros -= s.now.micros()
+				tube.BusyMicros -= s.now.Micros()
 				continue
 			}
 			c.say(fmt.Sprint("bury ", id, " 0"))
@@ -62,7 +62,7 @@ func crowd(t testing.TB, tubes int) (*Engine, Time, map[string]TubeSnapshot) {
 		if tube.Ready > 0 {
 			tube.OldestReady = time.Duration(s.now) - tube.OldestReady
 		}
-		tube.BusyMicros += uint64(tube.Reserved) * s.now.micros()
+		tube.BusyMicros += uint64(tube.Reserved) * s.now.Micros()
 		want[name] = tube
 	}
 	return s.engine, s.now, want

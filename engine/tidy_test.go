@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"trellis/codec"
+	"trellis/engine/internal/clock"
 )
 
 // mapped is what all shards hold from the system.
@@ -81,7 +82,7 @@ func TestMemoryOfDeletedJobsComesBackAlsoWhenSomeStay(t *testing.T) {
 	for id := range stay {
 		do(codec.Command{Op: codec.OpDelete, CountAs: codec.OpDelete, ID: id}, "DELETED")
 	}
-	s.now = began + 20*second
+	s.now = began + 20*clock.Second
 	s.Wait(10 * time.Second)
 	if got := s.engine.mapped(); got != 0 {
 		t.Fatalf("%d bytes are mapped for no job", got)

@@ -14,6 +14,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/clock"
 )
 
 // digestAt is the digest of all that the engine has on record, at a time.
@@ -221,8 +222,8 @@ func compareWalked(t *rapid.T, s *sim, seen []walked, entries []entry) {
 		t.Fatalf("walked over are %v, there are %v\n%s\n%s", got, want, copied.dump(), s.engine.dump())
 	}
 	// Those that are delayed are so until the same moment.
-	later := s.now + second/2
-	if got, want := copied.digestAt(t, later+7*second), s.engine.digestAt(t, later); got != want {
+	later := s.now + clock.Second/2
+	if got, want := copied.digestAt(t, later+7*clock.Second), s.engine.digestAt(t, later); got != want {
 		t.Fatalf("walked over are %v, there are %v, at %d\n%s\n%s", got, want, later, copied.dump(), s.engine.dump())
 	}
 }

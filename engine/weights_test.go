@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"trellis/codec"
+	"trellis/engine/internal/clock"
 )
 
 // weightSets are weights of tubes such as clients may give.
@@ -97,13 +98,13 @@ func TestABatchChoosesAsThatManyReserves(t *testing.T) {
 // one take a hundred times as long.
 func TestWorkerTimeFollowsWeights(t *testing.T) {
 	const workers = 10
-	length := 15 * second
+	length := 15 * clock.Second
 	if proof {
-		length = 100 * second
+		length = 100 * clock.Second
 	}
 	s := newSim(100, 1)
 	p := s.open()
-	takes := map[string]Time{"a": second, "b": second / 100}
+	takes := map[string]Time{"a": clock.Second, "b": clock.Second / 100}
 	for name, each := range takes {
 		p.ask(t, "use %s\r\n", name)
 		for range length / each * workers {

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"trellis/codec"
+	"trellis/engine/internal/clock"
 	"trellis/engine/internal/fifo"
 )
 
@@ -131,7 +132,7 @@ func (c *plantClient) set(tube, dead string, key codec.TubeKey, value uint32) {
 
 // BenchmarkExpiry is a million jobs of one tube that expire within 0.4 s.
 func BenchmarkExpiry(b *testing.B) {
-	const jobs, within = 1_000_000, 400 * second / 1000
+	const jobs, within = 1_000_000, 400 * clock.Second / 1000
 	for _, dead := range []string{"", "dead"} {
 		b.Run(map[string]string{"": "deleted", "dead": "buried"}[dead], func(b *testing.B) {
 			for range b.N {
@@ -146,7 +147,7 @@ func BenchmarkExpiry(b *testing.B) {
 					c.putTagged(nil, nil)
 				}
 				var rounds stopwatch
-				l.now += 1000 * second
+				l.now += 1000 * clock.Second
 				b.StartTimer()
 				l.rounds(&rounds, func() bool { return p.in(ready) == 0 })
 				b.StopTimer()

@@ -255,7 +255,7 @@
 //
 // # Accounts with a rate
 //
-// Past the rate of its account ([engine.Rate]), a connection is not read. Those that wait stand
+// Past the rate of its account ([account.Rate]), a connection is not read. Those that wait stand
 // in a line for each account, and when commands may be executed again, they take turns of 32. A
 // connection counts as 10 commands, and one that the account has no room for gets its answer in
 // the same line. Each loop has lines of its own, and a connection without such an account costs

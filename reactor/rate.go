@@ -6,6 +6,7 @@ import (
 
 	"trellis/codec"
 	"trellis/engine"
+	"trellis/engine/account"
 	"trellis/reactor/internal/queue"
 )
 
@@ -25,9 +26,9 @@ const (
 // they may. They are not read, and wait in a line for each account, first come, first served,
 // until the loop's alarm goes off. The loop's goroutine owns them.
 type throttled struct {
-	lines map[*engine.Rate]*throttledLine // those that are not empty
-	at    engine.Time                     // when to look at the lines; MaxTime while there is none
-	turn  *conn                           // whose turn it is
+	lines map[*account.Rate]*throttledLine // those that are not empty
+	at    engine.Time                      // when to look at the lines; MaxTime while there is none
+	turn  *conn                            // whose turn it is
 }
 
 // throttledLine is the connections of one account.
@@ -38,7 +39,7 @@ type throttledLine struct {
 }
 
 // executeMetered is execute for a connection whose account has a limit on its commands.
-func (c *conn) executeMetered(r *engine.Rate, now time.Duration, p []byte) (rest []byte) {
+func (c *conn) executeMetered(r *account.Rate, now time.Duration, p []byte) (rest []byte) {
 	l := c.loop
 	at := l.time(now)
 	most := r.Left(at)
@@ -78,13 +79,13 @@ func (c *conn) resumeMetered(now time.Duration) bool {
 }
 
 // throttle has the connection wait in its account's line.
-func (c *conn) throttle(r *engine.Rate, now engine.Time) {
+func (c *conn) throttle(r *account.Rate, now engine.Time) {
 	t := &c.loop.throttled
 	line := t.lines[r]
 	if line == nil {
 		line = &throttledLine{at: r.Ready(now)}
 		if t.lines == nil {
-			t.lines = make(map[*engine.Rate]*throttledLine)
+			t.lines = make(map[*account.Rate]*throttledLine)
 		}
 		t.lines[r] = line
 		t.at = min(t.at, line.at)

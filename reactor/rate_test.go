@@ -6,15 +6,16 @@ import (
 	"testing"
 
 	"trellis/engine"
+	"trellis/engine/account"
 )
 
 // tenants is a server with an account, to which clients with the token "good" belong. Time does
 // not pass: what an account may do is what it may at once.
-func tenants(t *testing.T, network string, limits engine.AccountLimits, change func(*doorkeeper, *Config)) (*testServer, *engine.Account) {
+func tenants(t *testing.T, network string, limits account.Limits, change func(*doorkeeper, *Config)) (*testServer, *account.Account) {
 	t.Helper()
-	acme := engine.NewAccount("acme", limits)
-	accounts := new(engine.Accounts)
-	accounts.Set([]engine.AccountTubes{{Account: acme, Tubes: []string{"acme*"}}})
+	acme := account.New("acme", limits)
+	accounts := new(account.Accounts)
+	accounts.Set([]account.Tubes{{Account: acme, Tubes: []string{"acme*"}}})
 	e := engine.New(engine.Config{MaxJobSize: maxJob, Accounts: accounts})
 	d := newDoorkeeper()
 	d.all.In("acme")
@@ -32,7 +33,7 @@ func unchanged(*doorkeeper, *Config) {}
 func TestAConnectionBeyondItsAccountsLimitIsToldAndClosed(t *testing.T) {
 	t.Parallel()
 	for _, network := range []string{"tcp", "tls", "unix"} {
-		ts, acme := tenants(t, network, engine.AccountLimits{Connections: 1}, unchanged)
+		ts, acme := tenants(t, network, account.Limits{Connections: 1}, unchanged)
 		c := ts.dial()
 		c.do("auth good\r\n", "AUTHENTICATED\r\n")
 		for _, line := range []string{"auth good\r\n", "use auth/good\r\n", "auth good\r\nput 0 0 9 1\r\nx\r\n"} {
@@ -45,7 +46,7 @@ func TestAConnectionBeyondItsAccountsLimitIsToldAndClosed(t *testing.T) {
 		c.Close()
 		ts.until("its place is free", func() bool { return ts.engine.Accounts()[0].Holds.Connections == 0 })
 		ts.dial().do("auth good\r\n", "AUTHENTICATED\r\n")
-		acme.SetLimits(engine.AccountLimits{})
+		acme.SetLimits(account.Limits{})
 		ts.dial().do("auth good\r\n", "AUTHENTICATED\r\n")
 		if n := ts.engine.Accounts()[0].RefusedConnections; n != 3 || ts.Stats().Loops[0].Refused != 0 {
 			t.Errorf("%d refusals are counted", n)
@@ -55,7 +56,7 @@ func TestAConnectionBeyondItsAccountsLimitIsToldAndClosed(t *testing.T) {
 
 func TestAKnownUserBeyondTheAccountsLimitIsToldAndClosed(t *testing.T) {
 	t.Parallel()
-	ts, _ := tenants(t, "unix", engine.AccountLimits{Connections: 1}, func(d *doorkeeper, _ *Config) { d.users = true })
+	ts, _ := tenants(t, "unix", account.Limits{Connections: 1}, func(d *doorkeeper, _ *Config) { d.users = true })
 	c := ts.dial()
 	c.do("list-tube-used\r\n", "USING default\r\n")
 	d := ts.dial()
@@ -68,7 +69,7 @@ func TestAKnownUserBeyondTheAccountsLimitIsToldAndClosed(t *testing.T) {
 func TestConnectionsBeyondTheLimitAreRefusedAtTheAccountsRate(t *testing.T) {
 	t.Parallel()
 	for _, network := range []string{"tcp", "tls"} {
-		ts, acme := tenants(t, network, engine.AccountLimits{Connections: 1, Rate: 1}, unchanged)
+		ts, acme := tenants(t, network, account.Limits{Connections: 1, Rate: 1}, unchanged)
 		ts.dial().do("auth good\r\n", "AUTHENTICATED\r\n")
 		var refused []*client
 		for range 20 {
@@ -79,7 +80,7 @@ func TestConnectionsBeyondTheLimitAreRefusedAtTheAccountsRate(t *testing.T) {
 		ts.until("all wait", func() bool { return ts.engine.Accounts()[0].Waits >= 20 })
 		refused[0].send("list-tube-used\r\n")
 		ts.dial().do("auth other\r\nuse a\r\n", "AUTHENTICATED\r\nUSING a\r\n")
-		acme.SetLimits(engine.AccountLimits{Connections: 1})
+		acme.SetLimits(account.Limits{Connections: 1})
 		ts.LimitsChanged()
 		for _, c := range refused {
 			c.expect("OUT_OF_MEMORY\r\n")
@@ -94,7 +95,7 @@ func TestAnAccountBeyondItsRateWaitsAndOthersDoNot(t *testing.T) {
 	t.Parallel()
 	for _, network := range []string{"tcp", "tls"} {
 		const commands = 2000 // at ten a second
-		ts, acme := tenants(t, network, engine.AccountLimits{Rate: 10}, unchanged)
+		ts, acme := tenants(t, network, account.Limits{Rate: 10}, unchanged)
 		var busy []*client
 		for range 3 {
 			c := ts.dial()
@@ -117,7 +118,7 @@ func TestAnAccountBeyondItsRateWaitsAndOthersDoNot(t *testing.T) {
 		flood.do("auth good\r\n", "AUTHENTICATED\r\n")
 		go flood.Conn.Write([]byte(strings.Repeat("list-tube-used\r\n", 1<<18)))
 		other.do("list-tube-used\r\n", "USING a\r\n")
-		acme.SetLimits(engine.AccountLimits{})
+		acme.SetLimits(account.Limits{})
 		ts.LimitsChanged()
 		for _, c := range busy {
 			c.expectMany(commands, "USING default\r\n")
@@ -130,7 +131,7 @@ func TestAnAccountBeyondItsRateWaitsAndOthersDoNot(t *testing.T) {
 // A long command is done bit by bit as the rate allows, and holds up its own account only.
 func TestALongCommandIsDoneAsTheRateAllows(t *testing.T) {
 	t.Parallel()
-	ts, acme := tenants(t, "tcp", engine.AccountLimits{}, unchanged)
+	ts, acme := tenants(t, "tcp", account.Limits{}, unchanged)
 	const jobs = 50_000
 	c := ts.dial()
 	c.do("auth good\r\nuse acme\r\n", "AUTHENTICATED\r\nUSING acme\r\n")
@@ -138,13 +139,13 @@ func TestALongCommandIsDoneAsTheRateAllows(t *testing.T) {
 	for range jobs {
 		c.line()
 	}
-	acme.SetLimits(engine.AccountLimits{Rate: 1})
+	acme.SetLimits(account.Limits{Rate: 1})
 	c.send("flush-tube acme\r\n")
 	ts.until("it waits", func() bool { return ts.engine.Accounts()[0].Waits > 0 })
 	if n := ts.engine.Accounts()[0].Holds.Jobs; n == 0 {
 		t.Error("it was done at once")
 	}
-	acme.SetLimits(engine.AccountLimits{})
+	acme.SetLimits(account.Limits{})
 	ts.LimitsChanged()
 	c.expect(fmt.Sprintf("FLUSHED %d\r\n", jobs))
 }
@@ -153,7 +154,7 @@ func TestALongCommandIsDoneAsTheRateAllows(t *testing.T) {
 func TestShutdownEndsAlthoughAnAccountIsBeyondItsRate(t *testing.T) {
 	t.Parallel()
 	for _, network := range []string{"tcp", "tls"} {
-		ts, acme := tenants(t, network, engine.AccountLimits{}, unchanged)
+		ts, acme := tenants(t, network, account.Limits{}, unchanged)
 		c := ts.dial()
 		c.do("auth good\r\n", "AUTHENTICATED\r\n")
 		slow := ts.dial()
@@ -170,7 +171,7 @@ func TestShutdownEndsAlthoughAnAccountIsBeyondItsRate(t *testing.T) {
 		})
 		c.do("list-tube-used\r\n", "USING default\r\n")
 		ts.onLoops(func(*loop) {}) // it is not read any more
-		acme.SetLimits(engine.AccountLimits{Rate: 1})
+		acme.SetLimits(account.Limits{Rate: 1})
 		c.send("list-tube-used\r\nlist-tube-used\r\n")
 		slow.expectMany(n, reply)
 		c.expect("USING default\r\n")
@@ -184,7 +185,7 @@ func TestShutdownEndsAlthoughAnAccountIsBeyondItsRate(t *testing.T) {
 // Clients that have gone are not kept because they stood in line.
 func TestClientsThatHaveGoneLeaveTheLine(t *testing.T) {
 	t.Parallel()
-	ts, acme := tenants(t, "tcp", engine.AccountLimits{Rate: 1}, unchanged)
+	ts, acme := tenants(t, "tcp", account.Limits{Rate: 1}, unchanged)
 	for n := range 100 {
 		c := ts.dial()
 		c.do("auth good\r\n", "AUTHENTICATED\r\n")
@@ -207,7 +208,7 @@ func TestClientsThatHaveGoneLeaveTheLine(t *testing.T) {
 	if n := inLine(); n > 40 {
 		t.Errorf("%d connections stand in line, and all have gone", n)
 	}
-	acme.SetLimits(engine.AccountLimits{})
+	acme.SetLimits(account.Limits{})
 	ts.LimitsChanged()
 	ts.until("the line has gone", func() bool { return inLine() == 0 })
 	c := ts.dial()

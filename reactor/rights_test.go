@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"trellis/engine"
+	"trellis/engine/account"
 	"trellis/reactor/internal/trunk"
 )
 
@@ -30,7 +31,7 @@ func (d *deeds) said() string {
 }
 
 // serveThrough starts a leader, and a gateway of it with access control, which tell of deeds.
-func serveThrough(t *testing.T, network string, access *doorkeeper, accounts *engine.Accounts) (gateway *testServer, told, toldLeader *deeds) {
+func serveThrough(t *testing.T, network string, access *doorkeeper, accounts *account.Accounts) (gateway *testServer, told, toldLeader *deeds) {
 	t.Helper()
 	told, toldLeader = new(deeds), new(deeds)
 	e := engine.New(engine.Config{MaxJobSize: maxJob, Audit: toldLeader.tell, Accounts: accounts})
@@ -98,8 +99,8 @@ func TestAClientWithAGrantThatIsRevokedIsEndedByItsGateway(t *testing.T) {
 
 func TestConnectionsOfAnAccountCountAtTheLeader(t *testing.T) {
 	t.Parallel()
-	accounts := new(engine.Accounts)
-	accounts.Set([]engine.AccountTubes{{Account: engine.NewAccount("acme", engine.AccountLimits{Connections: 1}), Tubes: []string{"*"}}})
+	accounts := new(account.Accounts)
+	accounts.Set([]account.Tubes{{Account: account.New("acme", account.Limits{Connections: 1}), Tubes: []string{"*"}}})
 	d := newDoorkeeper()
 	d.all.In("acme")
 	gateway, _, _ := serveThrough(t, "tcp", d, accounts)

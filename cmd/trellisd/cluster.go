@@ -20,6 +20,7 @@ import (
 	"trellis/cmd/trellisd/internal/options"
 	"trellis/cmd/trellisd/internal/web"
 	"trellis/engine"
+	"trellis/engine/account"
 	"trellis/reactor"
 )
 
@@ -280,7 +281,7 @@ func (m *monitor) show() {
 
 // engineConfig is what the command line says of engines, and the file of --auth-file of accounts.
 func engineConfig(opt *options.Options, acc *accessControl, info engine.Info) engine.Config {
-	var accounts *engine.Accounts
+	var accounts *account.Accounts
 	if acc != nil {
 		accounts = &acc.Accounts
 	}

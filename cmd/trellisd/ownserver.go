@@ -16,6 +16,7 @@ import (
 	"trellis/cmd/trellisd/internal/options"
 	"trellis/codec"
 	"trellis/engine"
+	"trellis/engine/account"
 	"trellis/engine/histogram"
 	"trellis/reactor"
 )
@@ -276,7 +277,7 @@ func (s *ownServer) memory() (l lines) {
 const maxAccountLines = 100
 
 func (s *ownServer) accounts() (l lines) {
-	var all []engine.AccountSnapshot
+	var all []account.Snapshot
 	if err := s.read(func(serving *metrics.Serving) { all = serving.Engine.Accounts() }); err != nil {
 		return nil
 	}

@@ -8,14 +8,14 @@ import (
 	"strconv"
 	"strings"
 
-	"trellis/engine"
+	"trellis/engine/account"
 )
 
 // An accountLine is what a line of a file says of an account.
 type accountLine struct {
 	name   string
 	tubes  []string
-	limits engine.AccountLimits
+	limits account.Limits
 }
 
 // maxAccounts bounds what is shown by account, in metrics and in lists.
@@ -151,27 +151,27 @@ func parseBytes(s string) (int64, error) {
 func parseRate(s string) (int64, error) {
 	digits, ok := strings.CutSuffix(s, "/s")
 	n, err := strconv.ParseUint(digits, 10, 63)
-	if !ok || err != nil || n > engine.MaxRate {
+	if !ok || err != nil || n > account.MaxRate {
 		return 0, fmt.Errorf("not a number of commands a second of at most %d/s, as 5000/s is; 0/s means no limit",
-			engine.MaxRate)
+			account.MaxRate)
 	}
 	return int64(n), nil
 }
 
 // loadAccounts puts in force what a file says of accounts. An account whose line has a mistake
 // stays as it was. It returns all of them by name.
-func (s *Store) loadAccounts(file *accounts) map[string]*engine.Account {
-	all := make(map[string]*engine.Account)
-	var list []engine.AccountTubes
+func (s *Store) loadAccounts(file *accounts) map[string]*account.Account {
+	all := make(map[string]*account.Account)
+	var list []account.Tubes
 	for _, l := range file.lines {
 		a := s.accounts[l.name].Account
 		if a == nil {
-			a = engine.NewAccount(l.name, l.limits)
+			a = account.New(l.name, l.limits)
 		} else {
 			a.SetLimits(l.limits)
 		}
 		all[l.name] = a
-		list = append(list, engine.AccountTubes{Account: a, Tubes: l.tubes})
+		list = append(list, account.Tubes{Account: a, Tubes: l.tubes})
 	}
 	for _, name := range file.brokenNames {
 		old, ok := s.accounts[name]
@@ -182,14 +182,14 @@ func (s *Store) loadAccounts(file *accounts) map[string]*engine.Account {
 		old.Tubes = slices.DeleteFunc(slices.Clone(old.Tubes), func(p string) bool { return file.patterns[p] != 0 })
 		list = append(list, old)
 	}
-	same := func(x engine.AccountTubes) bool {
+	same := func(x account.Tubes) bool {
 		old := s.accounts[x.Account.Name()]
 		return old.Account == x.Account && slices.Equal(old.Tubes, x.Tubes)
 	}
-	if len(list) == len(s.accounts) && !slices.ContainsFunc(list, func(x engine.AccountTubes) bool { return !same(x) }) {
+	if len(list) == len(s.accounts) && !slices.ContainsFunc(list, func(x account.Tubes) bool { return !same(x) }) {
 		return all // limits are in force already
 	}
-	s.accounts = make(map[string]engine.AccountTubes)
+	s.accounts = make(map[string]account.Tubes)
 	for _, x := range list {
 		s.accounts[x.Account.Name()] = x
 	}
@@ -198,7 +198,7 @@ func (s *Store) loadAccounts(file *accounts) map[string]*engine.Account {
 }
 
 // findAccounts leaves out clients whose account there is not.
-func (p *parser) findAccounts(all map[string]*engine.Account) {
+func (p *parser) findAccounts(all map[string]*account.Account) {
 	p.lines = slices.DeleteFunc(p.lines, func(l line) bool {
 		missing := l.account != "" && all[l.account] == nil
 		if missing {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"trellis/engine"
+	"trellis/engine/account"
 )
 
 // serves is an engine that knows the accounts of a store.
@@ -25,10 +26,10 @@ func TestAnAccountsLineSaysItsTubesAndLimits(t *testing.T) {
 	if len(list) != 2 || list[0].Name != "acme" || list[1].Name != "beta" {
 		t.Fatalf("%+v", list)
 	}
-	if got, want := list[0].Limits, (engine.AccountLimits{Jobs: 1e6, Memory: 2 << 30, Tubes: 1000, Keys: 1e5, Connections: 500, Rate: 5000}); got != want {
+	if got, want := list[0].Limits, (account.Limits{Jobs: 1e6, Memory: 2 << 30, Tubes: 1000, Keys: 1e5, Connections: 500, Rate: 5000}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if got, want := list[1].Limits, (engine.AccountLimits{Memory: 1048577}); got != want {
+	if got, want := list[1].Limits, (account.Limits{Memory: 1048577}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if got := fmt.Sprint(list[0].Tubes, list[1].Tubes); got != "[acme/* shared] [beta]" {

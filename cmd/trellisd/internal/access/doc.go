@@ -35,7 +35,7 @@
 //
 // Words and values follow the name in any order; a limit that is not there, or 0, is none. The
 // tubes of an account are those that its patterns match better than another account's, whoever
-// uses them: see [engine.Account]. A client's line may end with account and a name: then its
+// uses them: see [account.Account]. A client's line may end with account and a name: then its
 // connections and commands count there. A client with the name account is no account: its
 // line goes on with a credential.
 //

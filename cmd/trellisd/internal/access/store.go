@@ -6,6 +6,7 @@ import (
 
 	"trellis/cmd/trellisd/internal/reload"
 	"trellis/engine"
+	"trellis/engine/account"
 	"trellis/reactor"
 )
 
@@ -18,8 +19,8 @@ type Store struct {
 	roll   atomic.Pointer[roll]
 
 	// Accounts are those of the file.
-	Accounts engine.Accounts
-	accounts map[string]engine.AccountTubes // what Accounts was told last, by name; Load's
+	Accounts account.Accounts
+	accounts map[string]account.Tubes // what Accounts was told last, by name; Load's
 }
 
 // New makes a store that knows nobody. The path is that of the file, for messages.

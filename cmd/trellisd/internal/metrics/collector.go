@@ -14,6 +14,7 @@ import (
 	"trellis/cmd/trellisd/internal/audit"
 	"trellis/cmd/trellisd/internal/reload"
 	"trellis/engine"
+	"trellis/engine/account"
 	"trellis/reactor"
 )
 
@@ -151,7 +152,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	serving := c.src.Serving()
 	var shown []engine.TubeSnapshot
 	var rest tubeSums
-	var accounts []engine.AccountSnapshot
+	var accounts []account.Snapshot
 	if serving != nil {
 		s.now = serving.Now()
 		s.Snapshot = serving.Engine.Snapshot(s.now)

@@ -14,6 +14,7 @@ import (
 	"trellis/cmd/trellisd/internal/reload"
 	"trellis/codec"
 	"trellis/engine"
+	"trellis/engine/account"
 	"trellis/reactor"
 )
 
@@ -27,8 +28,8 @@ type rig struct {
 
 func newRig(t testing.TB) *rig {
 	r := &rig{t: t, now: engine.Time(time.Hour)}
-	accounts := new(engine.Accounts)
-	accounts.Set([]engine.AccountTubes{{Account: engine.NewAccount("acme", engine.AccountLimits{Jobs: 9, Rate: 5000}), Tubes: []string{"mail*"}}})
+	accounts := new(account.Accounts)
+	accounts.Set([]account.Tubes{{Account: account.New("acme", account.Limits{Jobs: 9, Rate: 5000}), Tubes: []string{"mail*"}}})
 	r.engine = engine.New(engine.Config{
 		MaxJobSize: 65535, Accounts: accounts,
 		Info: engine.Info{Usage: r.usage},

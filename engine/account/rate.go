@@ -1,6 +1,10 @@
-package engine
+package account
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"trellis/engine/internal/clock"
+)
 
 // MaxRate is the greatest limit on the commands of an account, a second.
 const MaxRate = 10_000_000
@@ -21,8 +25,8 @@ type Rate struct {
 
 // rateTerms are what a limit comes to.
 type rateTerms struct {
-	interval Time // between two tokens; 0 if there is no limit
-	depth    Time // of the bucket, as the time in which it fills
+	interval clock.Time // between two tokens; 0 if there is no limit
+	depth    clock.Time // of the bucket, as the time in which it fills
 }
 
 func (r *Rate) terms() rateTerms {
@@ -30,47 +34,47 @@ func (r *Rate) terms() rateTerms {
 	if rate <= 0 {
 		return rateTerms{}
 	}
-	interval := second / Time(rate)
-	return rateTerms{interval, max(second/10, interval)}
+	interval := clock.Second / clock.Time(rate)
+	return rateTerms{interval, max(clock.Second/10, interval)}
 }
 
 // Limited reports whether there is a limit now.
 func (r *Rate) Limited() bool { return r.account.limits.Load().Rate > 0 }
 
 // Left returns how many commands may be executed now, a great number without a limit.
-func (r *Rate) Left(now Time) int {
+func (r *Rate) Left(now clock.Time) int {
 	t := r.terms()
 	if t.interval == 0 {
 		return 1 << 30
 	}
-	owed := max(0, Time(r.full.Load())-now)
+	owed := max(0, clock.Time(r.full.Load())-now)
 	return int(max(0, t.depth-owed) / t.interval)
 }
 
 // Take takes n tokens.
-func (r *Rate) Take(now Time, n int) {
+func (r *Rate) Take(now clock.Time, n int) {
 	t := r.terms()
 	if t.interval == 0 {
 		return
 	}
 	for {
 		full := r.full.Load()
-		if r.full.CompareAndSwap(full, int64(max(Time(full), now)+Time(n)*t.interval)) {
+		if r.full.CompareAndSwap(full, int64(max(clock.Time(full), now)+clock.Time(n)*t.interval)) {
 			return
 		}
 	}
 }
 
 // rateQuantum is the least time for which it is worth to wake those who wait.
-const rateQuantum = second / 200
+const rateQuantum = clock.Second / 200
 
 // Ready returns when there are some tokens again: one, and as many as come in 5 ms.
-func (r *Rate) Ready(now Time) Time {
+func (r *Rate) Ready(now clock.Time) clock.Time {
 	t := r.terms()
 	if t.interval == 0 {
 		return now
 	}
-	return max(now, Time(r.full.Load())-t.depth+max(t.interval, min(rateQuantum, t.depth)))
+	return max(now, clock.Time(r.full.Load())-t.depth+max(t.interval, min(rateQuantum, t.depth)))
 }
 
 // Waited counts a client that has to wait.

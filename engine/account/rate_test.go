@@ -1,31 +1,33 @@
-package engine
+package account
 
 import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"trellis/engine/internal/clock"
 )
 
 // In any span of time, no more commands are executed than come in it and were saved up
 // before; and who waits until Ready finds some.
 func TestARateIsKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		limit := among[int64](t, "rate", 1, 3, 10, 5000, MaxRate)
-		r := Rate{account: NewAccount("a", AccountLimits{Rate: limit})}
+		limit := rapid.SampledFrom([]int64{1, 3, 10, 5000, MaxRate}).Draw(t, "rate")
+		r := Rate{account: New("a", Limits{Rate: limit})}
 		depth := max(limit/10, 1)
 		type step struct {
-			at    Time
+			at    clock.Time
 			taken int64
 		}
 		var steps []step
-		now := Time(rapid.Int64Range(0, int64(second)).Draw(t, "start"))
+		now := clock.Time(rapid.Int64Range(0, int64(clock.Second)).Draw(t, "start"))
 		for range 50 {
 			if rapid.Bool().Draw(t, "waits") {
 				if now = r.Ready(now); r.Left(now) == 0 {
 					t.Fatalf("nothing is left at %d", now)
 				}
 			} else {
-				now += Time(rapid.Int64Range(0, int64(second)/2).Draw(t, "later"))
+				now += clock.Time(rapid.Int64Range(0, int64(clock.Second)/2).Draw(t, "later"))
 			}
 			n := min(r.Left(now), rapid.IntRange(0, 2*int(depth)).Draw(t, "commands"))
 			r.Take(now, n)
@@ -35,7 +37,7 @@ func TestARateIsKept(t *testing.T) {
 			taken := int64(0)
 			for _, s := range steps[i:] {
 				taken += s.taken
-				if span := s.at - steps[i].at; taken > depth+int64(span)*limit/int64(second)+1 {
+				if span := s.at - steps[i].at; taken > depth+int64(span)*limit/int64(clock.Second)+1 {
 					t.Fatalf("%d commands in %d ns at %d a second", taken, span, limit)
 				}
 			}
@@ -45,12 +47,12 @@ func TestARateIsKept(t *testing.T) {
 
 // What takes long is paid for later, by whoever comes next.
 func TestADebtIsWaitedFor(t *testing.T) {
-	r := Rate{account: NewAccount("a", AccountLimits{Rate: 1000})}
+	r := Rate{account: New("a", Limits{Rate: 1000})}
 	r.Take(0, 600)
-	if at := r.Ready(0); at != second/2+5*second/1000 || r.Left(at-1) != 4 || r.Left(at) != 5 {
+	if at := r.Ready(0); at != clock.Second/2+5*clock.Second/1000 || r.Left(at-1) != 4 || r.Left(at) != 5 {
 		t.Errorf("ready at %d with %d", at, r.Left(at))
 	}
-	r.account.SetLimits(AccountLimits{})
+	r.account.SetLimits(Limits{})
 	if r.Ready(1) != 1 || r.Left(1) < 1<<20 || r.Limited() {
 		t.Error("it waits although there is no limit")
 	}
