@@ -41,6 +41,8 @@ type Command struct {
 	Mode Mode
 	// Info says that the client is to be told more of each job that it reserves: see JobInfo.
 	Info bool
+	// Abort says that a reserve of the client's is not to wait on when the client sends more.
+	Abort bool
 	// Token is what an auth offers, at least one visible ASCII character. It lies where
 	// Tube does, and is valid for as long.
 	Token []byte

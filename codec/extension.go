@@ -141,8 +141,9 @@ func parseListConns(a *arguments, cmd *Command) bool {
 func parseReserveMode(a *arguments, cmd *Command) bool {
 	w := a.word()
 	i := slices.Index(modeNames[FIFO:], string(w))
-	cmd.Mode, cmd.Info = FIFO+Mode(i), !a.end()
-	return i >= 0 && (!cmd.Info || string(a.word()) == "info")
+	cmd.Mode = FIFO + Mode(i)
+	cmd.Info, cmd.Abort = a.option("info"), a.option("abort")
+	return i >= 0 && a.end()
 }
 
 // parseWeight reads the weight behind the name in the watch s, a line without its CR LF, from
@@ -192,6 +193,16 @@ func (a *arguments) word() []byte {
 	}
 	a.at += len(w)
 	return w
+}
+
+// option skips the next word if it is that one, and reports whether it is.
+func (a *arguments) option(w string) bool {
+	at := a.at
+	if string(a.word()) == w {
+		return true
+	}
+	a.at = at
+	return false
 }
 
 func (a *arguments) name(to *[]byte) bool {

@@ -137,6 +137,8 @@ func TestDecoderFillsTheFieldsOfExtensions(t *testing.T) {
 		{"reserve-mode default info", Command{Op: OpReserveMode, Mode: Default, Info: true}},
 		{"reserve-mode  weighted", Command{Op: OpReserveMode, Mode: Weighted}},
 		{"reserve-mode weighted-fair  info", Command{Op: OpReserveMode, Mode: WeightedFair, Info: true}},
+		{"reserve-mode fifo abort", Command{Op: OpReserveMode, Mode: FIFO, Abort: true}},
+		{"reserve-mode fifo info  abort", Command{Op: OpReserveMode, Mode: FIFO, Info: true, Abort: true}},
 	} {
 		d := Decoder{Extensions: true}
 		// What an earlier command left must not show.
@@ -148,7 +150,7 @@ func TestDecoderFillsTheFieldsOfExtensions(t *testing.T) {
 			!bytes.Equal(cmd.Tube, c.want.Tube) || !bytes.Equal(cmd.To, c.want.To) || cmd.ID != c.want.ID ||
 			cmd.Bound != c.want.Bound || cmd.Timeout != c.want.Timeout ||
 			c.want.State != 0 && cmd.State != c.want.State ||
-			c.want.Mode != 0 && (cmd.Mode != c.want.Mode || cmd.Info != c.want.Info) {
+			c.want.Mode != 0 && (cmd.Mode != c.want.Mode || cmd.Info != c.want.Info || cmd.Abort != c.want.Abort) {
 			t.Errorf("%q is %+v, want %+v", c.line, cmd, c.want)
 		}
 	}
@@ -203,7 +205,7 @@ func FuzzExtensions(f *testing.F) {
 		if a.Op != b.Op || a.ID != b.ID && (a.Op == OpListJobs || a.Op == OpStatsConn || a.Op == OpListConns || a.Op == OpKickConn) || !bytes.Equal(a.Tube, b.Tube) && a.Op >= NumStock && a.Op < NumCommands {
 			t.Fatalf("%q in one piece: %+v; cut at %d: %+v", line, a, cut, b)
 		}
-		if a.Op == OpReserveMode && (a.Mode != b.Mode || a.Info != b.Info) || a.Op == OpWatch && a.Weight != b.Weight {
+		if a.Op == OpReserveMode && (a.Mode != b.Mode || a.Info != b.Info || a.Abort != b.Abort) || a.Op == OpWatch && a.Weight != b.Weight {
 			t.Fatalf("%q in one piece: %+v; cut at %d: %+v", line, a, cut, b)
 		}
 		if a.Op == OpWatch && (a.Weight < 1 || a.Weight > MaxWeight) {

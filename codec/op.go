@@ -63,7 +63,7 @@ const (
 	OpReload         //
 	OpSetTube        // Tube, Pairs, To
 	OpListSettings   // Tube, empty if it names none
-	OpReserveMode    // Mode, Info
+	OpReserveMode    // Mode, Info, Abort
 	OpStatsTubeX     // Tube
 	OpStatsTubes     // Bound, Tube: at most Bound tubes, those behind Tube
 	OpStatsGroup     // Tube: the name of a group

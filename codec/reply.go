@@ -73,10 +73,13 @@ func AppendUsing[Name string | []byte](b []byte, tube Name) []byte {
 }
 
 // AppendMode appends the reply to a reserve-mode.
-func AppendMode(b []byte, m Mode, info bool) []byte {
+func AppendMode(b []byte, m Mode, info, abort bool) []byte {
 	b = append(append(b, "USING "...), modeNames[m]...)
 	if info {
 		b = append(b, " info"...)
+	}
+	if abort {
+		b = append(b, " abort"...)
 	}
 	return append(b, crlf...)
 }

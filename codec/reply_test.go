@@ -20,8 +20,10 @@ func TestRepliesAreSpelledAsTheProtocolSays(t *testing.T) {
 		{AppendUsing(nil, []byte("a")), "USING a\r\n"},
 		{AppendReservedLine(nil, 3, 4), "RESERVED 3 4\r\n"},
 		{AppendReservedLine(nil, 3, 0), "RESERVED 3 0\r\n"},
-		{AppendMode(nil, Weighted, false), "USING weighted\r\n"},
-		{AppendMode(nil, Default, true), "USING default info\r\n"},
+		{AppendMode(nil, Weighted, false, false), "USING weighted\r\n"},
+		{AppendMode(nil, Default, true, false), "USING default info\r\n"},
+		{AppendMode(nil, FIFO, false, true), "USING fifo abort\r\n"},
+		{AppendMode(nil, FIFO, true, true), "USING fifo info abort\r\n"},
 		{AppendReservedInfoLine(nil, 3, 4, &JobInfo{Tube: "t", Pri: 5, TTR: 6, Attempts: 7, Age: 8}), "RESERVED 3 4 tube:t pri:5 age:8 ttr:6 attempts:7\r\n"},
 		{AppendReservedInfoLine(nil, 3, 4, &JobInfo{Unique: "u", Limited: "l", Group: "g", Fair: "f"}), "RESERVED 3 4 tube: pri:0 age:0 ttr:0 attempts:0 idp:u con:l grp:g fair:f\r\n"},
 		{AppendFoundLine(nil, 3, 2), "FOUND 3 2\r\n"},
@@ -47,7 +49,7 @@ func TestRepliesAllocateNothing(t *testing.T) {
 		b = AppendUsing(b, body[:3])
 		b = AppendReservedLine(b, math.MaxUint64, len(body))
 		b = AppendReservedInfoLine(b, math.MaxUint64, len(body), &JobInfo{Tube: tube, Unique: tube, Limited: tube, Group: tube, Fair: tube})
-		b = AppendMode(b, WeightedFair, true)
+		b = AppendMode(b, WeightedFair, true, true)
 		b = AppendFoundLine(b, math.MaxUint64, len(body))
 		b = AppendOK(b, body)
 		b = append(b, ReplyDeleted...)

@@ -3,9 +3,9 @@ package engine
 import "trellis/codec"
 
 // reserveMode says how the session's reserves choose among the tubes that it watches, from the
-// next one on, and whether their replies tell more of the job.
+// next one on, whether their replies tell more of the job, and whether their waits end when the client sends more.
 func (s *Session) reserveMode(cmd *codec.Command, out *Output) {
-	s.flags &^= isWeighted | isInformed
+	s.flags &^= isWeighted | isInformed | aborts
 	switch cmd.Mode {
 	case codec.Weighted, codec.WeightedFair:
 		s.ownWeights().BeFair(cmd.Mode == codec.WeightedFair)
@@ -14,5 +14,8 @@ func (s *Session) reserveMode(cmd *codec.Command, out *Output) {
 	if cmd.Info {
 		s.flags |= isInformed
 	}
-	out.Buf = codec.AppendMode(out.Buf, cmd.Mode, cmd.Info)
+	if cmd.Abort {
+		s.flags |= aborts
+	}
+	out.Buf = codec.AppendMode(out.Buf, cmd.Mode, cmd.Info, cmd.Abort)
 }

@@ -188,7 +188,7 @@ func TestAllOfASessionIsDetached(t *testing.T) {
 	if !slices.Equal(fields, known) {
 		t.Errorf("a session has %v; Detach and Attach know of %v", fields, known)
 	}
-	if all := carried | isOpen | restricted | onRecord | parts | isGhost; all != isAged<<1-1 {
+	if all := carried | isOpen | restricted | onRecord | parts | isGhost; all != aborts<<1-1 {
 		t.Errorf("Detach and Attach know of the flags %b", all)
 	}
 }
@@ -196,12 +196,12 @@ func TestAllOfASessionIsDetached(t *testing.T) {
 func TestWeightsAreDetached(t *testing.T) {
 	s := newSim(200_000, 1)
 	c := s.open()
-	c.say("watch a 3", "watch b 5", "reserve-mode weighted-fair info")
+	c.say("watch a 3", "watch b 5", "reserve-mode weighted-fair info abort")
 	w := *s.loops[0].weights[&c.session]
 	if !s.change(t) {
 		t.Fatal("the engine is not changed")
 	}
-	if got := s.loops[0].weights[&c.session]; got == nil || !reflect.DeepEqual(*got, w) || c.session.flags&(hasWeights|isWeighted|isInformed) != hasWeights|isWeighted|isInformed {
+	if got := s.loops[0].weights[&c.session]; got == nil || !reflect.DeepEqual(*got, w) || c.session.flags&(hasWeights|isWeighted|isInformed|aborts) != hasWeights|isWeighted|isInformed|aborts {
 		t.Errorf("of the weights %+v are left %+v", w, got)
 	}
 	s.engine.Discard()

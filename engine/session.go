@@ -55,6 +55,7 @@ const (
 	parts      // it leaves what it has reserved to an absent session of its id
 	isGhost    // nobody carries it: it gives back what an absent session held
 	isAged     // its client has waited since wait.since for what it sends next
+	aborts     // its wait for a job ends when the client sends more
 
 	special = restricted | onRecord | isAged // other sessions just execute their commands
 )
@@ -188,6 +189,21 @@ func (s *Session) HalfClose(now Time, out *Output) Outcome {
 	if s.flags&isWaiting == 0 {
 		return Done
 	}
+	return s.abort(now, out)
+}
+
+// Interrupt says that the client has sent more while a command is not finished. If the client has asked for that, a
+// reserve that waits for a job is answered TIMED_OUT, unless somebody is handing a job over. It returns Wait while the
+// command is not finished.
+func (s *Session) Interrupt(now Time, out *Output) Outcome {
+	if s.flags&aborts == 0 {
+		return Wait
+	}
+	return s.abort(now, out)
+}
+
+// abort ends a wait for a job, if that is what the session's command, which is not finished, waits for.
+func (s *Session) abort(now Time, out *Output) Outcome {
 	if !s.stopWaiting(now) {
 		return Wait
 	}

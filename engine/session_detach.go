@@ -26,7 +26,7 @@ type Detached struct {
 }
 
 // carried are the flags that a session keeps. The others say what it has in the engine.
-const carried = isProducer | isWorker | isWaiting | halfClosed | hasWeights | isWeighted | isInformed | isAged
+const carried = isProducer | isWorker | isWaiting | halfClosed | hasWeights | isWeighted | isInformed | aborts | isAged
 
 // WaitsSince is when the session began to wait for a job, by the time of its engine. It is MaxTime
 // for a session that does not wait.

@@ -15,6 +15,7 @@ type Interests struct {
 	Weights []uint16 // of those; nil if the client has given none
 	Mode    codec.Mode
 	Info    bool // it is told more of each job that it reserves
+	Abort   bool // its waits for a job end when it sends more
 }
 
 // errInterests tells of interests that no session can have.
@@ -26,7 +27,8 @@ func (s *Session) Interests() Interests { return s.detached().Interests() }
 
 // Interests are what the session's client has asked for.
 func (d *Detached) Interests() Interests {
-	x := Interests{Used: d.used, Watched: d.watched, Mode: codec.FIFO, Info: d.flags&isInformed != 0}
+	x := Interests{Used: d.used, Watched: d.watched, Mode: codec.FIFO}
+	x.Info, x.Abort = d.flags&isInformed != 0, d.flags&aborts != 0
 	if d.weights != nil {
 		x.Weights = d.weights.All()
 	}
@@ -53,6 +55,9 @@ func Absent(id uint64, g *Grant, x Interests, age Time) (*Detached, error) {
 	}
 	if x.Info {
 		d.flags |= isInformed
+	}
+	if x.Abort {
+		d.flags |= aborts
 	}
 	if x.Weights != nil {
 		d.weights = weightsOf(x.Weights, id)

@@ -289,13 +289,18 @@ func (c *simConn) resume() {
 	c.woken++
 	outcome := c.session.Resume(c.sim.now, &c.out)
 	c.out.flatten()
-	if outcome == Wait {
+	if outcome == Wait && !c.interrupt() {
 		c.waits()
 		return
 	}
 	c.waiting = false
 	c.finished(outcome)
 	c.work()
+}
+
+// interrupt ends a wait behind which the client has sent more. It reports false if it waits on.
+func (c *simConn) interrupt() bool {
+	return len(c.in) > 0 && c.session.Interrupt(c.sim.now, &c.out) == Done
 }
 
 // flatten copies large bodies to where they belong, and releases them.
@@ -327,7 +332,7 @@ func (c *simConn) work() {
 		c.session.CommandEnds(c.offset)
 		outcome := c.execute(&cmd)
 		c.out.flatten()
-		if outcome == Wait {
+		if outcome == Wait && !c.interrupt() {
 			c.waiting = true
 			c.waits()
 		} else {
@@ -394,6 +399,10 @@ func (c *simConn) Send(p []byte) error {
 	}
 	c.in = append(c.in, p...)
 	c.session.Received(len(p))
+	if c.waiting && c.interrupt() {
+		c.waiting = false
+		c.finished(Done)
+	}
 	c.work()
 	return nil
 }

@@ -108,7 +108,7 @@ func (l *loop) release() {
 func (c *conn) postpone() { c.loop.postponed = append(c.loop.postponed, c) }
 
 // makeUp does what could not be done while nothing was executed: it takes the token that the client
-// has sent, answers a reserve that waits of one that will send no more, and closes a session.
+// has sent, answers a reserve that waits of one that will send no more, or that has sent more, and closes a session.
 func (c *conn) makeUp(now time.Duration) {
 	defer c.loop.recovered()
 	if c.phase == authenticating && c.listener.channel() && c.channel().opening != nil {
@@ -123,6 +123,9 @@ func (c *conn) makeUp(now time.Duration) {
 		in.Discard(&c.loop.streams.Counts)
 		in.Rest = rest
 		c.take(now, p)
+	}
+	if c.phase == waiting && c.InputLen() > 0 {
+		c.interrupt(now)
 	}
 	switch {
 	case !c.Ended() || c.phase >= draining:

@@ -169,6 +169,25 @@ func TestWaitsEndBehindAHold(t *testing.T) {
 	c.expect("TIMED_OUT\r\n")
 }
 
+// What a client sends while the server is held ends its wait afterwards, if it is to.
+func TestAWaitIsInterruptedBehindAHold(t *testing.T) {
+	t.Parallel()
+	ts, _ := serveStopped(t, "tcp", hooks{}, nil, func(c *Config) { c.Extensions = true })
+	c := ts.dial()
+	c.do("reserve-mode fifo abort\r\n", "USING fifo abort\r\n")
+	c.send("reserve\r\n")
+	ts.untilWaiting(1)
+	read := ts.sum().BytesIn
+	ts.Hold(true)
+	c.send("list-tube-used\r\n")
+	ts.untilRead(read + 16)
+	if p := c.pending(); p != "" {
+		t.Fatalf("%q was sent", p)
+	}
+	ts.Hold(false)
+	c.expect("TIMED_OUT\r\nUSING default\r\n")
+}
+
 func TestAServerThatIsShutDownIsNotHeld(t *testing.T) {
 	t.Parallel()
 	ts := serve(t, "tcp", 2, hooks{})

@@ -300,7 +300,7 @@ func TestWeightsAndModesAreTold(t *testing.T) {
 	r := serveRecording(t, 1, hooks{})
 	s := r.gateway(r.loops[0])
 	s.say(opens(1, 1), input(1, in))
-	s.expect(watches("a", 7), watches("a", 0), watches("b", 0), chooses(trunk.Choice(3, true)), chooses(trunk.Choice(1, false)), answer)
+	s.expect(watches("a", 7), watches("a", 0), watches("b", 0), chooses(trunk.Choice(3, true, false)), chooses(trunk.Choice(1, false, false)), answer)
 	s = r.script(r.loops[0])
 	s.say(opens(1, 2), input(1, in))
 	s.expect(watches("a", 0), watches("a", 0), watches("b", 0), answer)

@@ -194,7 +194,15 @@ func (c *conn) take(now time.Duration, p []byte) {
 	switch {
 	case c.phase == waiting || c.Pending() != nil || l.held:
 		c.flush() // the reply to a token may stand in l.out
+		first := c.InputLen() == 0
 		l.streams.Keep(&c.Stream, p)
+		switch {
+		case c.phase != waiting || !first:
+		case l.held:
+			c.postpone()
+		default:
+			c.interrupt(now)
+		}
 	default:
 		rest := c.execute(now, p)
 		c.flush()

@@ -90,6 +90,19 @@ func (c *conn) endInput(now time.Duration) {
 	c.advance(now)
 }
 
+// interrupt tells the engine that the client has sent more behind the command in which it waits, and goes on if that
+// ends the wait.
+func (c *conn) interrupt(now time.Duration) {
+	l := c.loop
+	l.executing = c
+	outcome := c.session.Interrupt(l.time(now), &l.out)
+	l.executing = nil
+	if outcome == engine.Done {
+		c.waited(now)
+		c.advance(now)
+	}
+}
+
 // detach keeps the connection alive beyond gnet's descriptor, until the client has got
 // everything and the engine has given back what it reserved.
 func (c *conn) detach(now time.Duration) {

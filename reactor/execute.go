@@ -45,6 +45,9 @@ func (c *conn) executeUpTo(most int, now time.Duration, p []byte) (rest []byte, 
 		}
 		before := len(l.out.Buf)
 		outcome := c.session.Execute(at, &l.cmd, &l.out)
+		if outcome == engine.Wait && len(p) > 0 {
+			outcome = c.session.Interrupt(at, &l.out)
+		}
 		l.executing = nil
 		if channel {
 			c.channel().replied(&l.cmd, l.out.Buf[before:], outcome)
@@ -98,6 +101,9 @@ func (c *conn) endWait(now time.Duration) {
 	l := c.loop
 	l.executing = c
 	outcome := c.session.Resume(l.time(now), &l.out)
+	if outcome == engine.Wait && c.InputLen() > 0 {
+		outcome = c.session.Interrupt(l.time(now), &l.out)
+	}
 	l.executing = nil
 	if c.listener.channel() {
 		c.channel().relay.RepliedMore(l.out.Buf, outcome)

@@ -51,6 +51,9 @@ func (c *conn) executeReplay(d *relay.Replay, now time.Duration, p []byte) (rest
 			c.loseTrack("nobody knows what its client was told", &l.counts.unknown)
 			return nil
 		}
+		if outcome == engine.Wait && len(p) > 0 {
+			outcome = c.session.Interrupt(l.time(now), &l.out)
+		}
 		if repeated {
 			l.counts.repeated.Add(1)
 		}

@@ -87,7 +87,7 @@ func TestSessionsGoOnAtTheNextLeader(t *testing.T) {
 		say(idle, 1, asks)
 		k.send(state(1, trunk.Uses, "u"), state(1, trunk.Watches, "w"), state(1, trunk.Ignores, "default"),
 			trunk.Item{Kind: trunk.KindState, Channel: 1, Flags: trunk.Watches, Number: 3, Data: []byte("v")},
-			trunk.Item{Kind: trunk.KindState, Channel: 1, Flags: trunk.Chooses, Number: trunk.Choice(codec.Weighted, true)},
+			trunk.Item{Kind: trunk.KindState, Channel: 1, Flags: trunk.Chooses, Number: trunk.Choice(codec.Weighted, true, false)},
 			replies(1, len(asks), 0, "USING u\r\nand so on\r\n"))
 		idle.expect("USING u\r\nand so on\r\n")
 		say(waits, 2, "reserve\r\n")

@@ -218,7 +218,7 @@ func (k *cluster) engine() (*engine.Engine, func() engine.Time) {
 // server starts a server that leads, whose loops have numbers.
 func (k *cluster) server(network string, h hooks, change func(*Config)) *testServer {
 	k.t.Helper()
-	h.trunks, h.boot = trunk.ResumesSince, k.boot
+	h.trunks, h.boot = trunk.Version, k.boot
 	e, _ := k.engine() // the first one has the clock of the process
 	ts := serveConfig(k.t, network, h, nil, func(c *Config) {
 		c.Engine, c.Journal, c.Loops, c.Extensions = e, k.tape, 2, true
@@ -236,7 +236,7 @@ func (k *cluster) server(network string, h hooks, change func(*Config)) *testSer
 // gateway starts a server that forwards its clients to whoever leads.
 func (k *cluster) gateway(network string, h hooks, change func(*Config)) *testServer {
 	k.t.Helper()
-	h.trunks, h.boot = trunk.ResumesSince, k.boot
+	h.trunks, h.boot = trunk.Version, k.boot
 	ts := serveConfig(k.t, network, h, nil, func(c *Config) {
 		c.Engine, c.Journal, c.Loops, c.Extensions = nil, nil, 2, true
 		c.Now, c.MaxJobSize = k.clock, k.maxJobSize
@@ -271,7 +271,7 @@ func (k *cluster) forward(ts *testServer) {
 			n := numbers[loop]
 			fence := k.tape.recorded.Load()
 			return TrunkConn{Conn: here, Peer: "leader", Number: n}, leader.AcceptTrunk(TrunkConn{
-				Conn: there, Peer: "gateway", Number: n, Version: trunk.ResumesSince, Term: k.term.Load(), Fence: fence,
+				Conn: there, Peer: "gateway", Number: n, Version: trunk.Version, Term: k.term.Load(), Fence: fence,
 			})
 		}
 	})

@@ -67,6 +67,7 @@ type wants struct {
 	weights []uint16    // of those; nil if the client has given none
 	mode    codec.Mode
 	info    bool
+	abort   bool
 }
 
 // firstTube is the one that clients use and watch at first.
@@ -151,7 +152,7 @@ func (g *Gateway) settleState(f *Client, s *clientState) {
 			w.weights = swapOut(w.weights, i)
 		}
 	case trunk.Chooses:
-		w.mode, w.info = trunk.ParseChoice(s.number)
+		w.mode, w.info, w.abort = trunk.ParseChoice(s.number)
 	}
 }
 
@@ -220,7 +221,7 @@ func (f *Client) interests() engine.Interests {
 	}
 	x := engine.Interests{
 		Used: w.used.name, Watched: make([]string, len(w.watched)), Weights: slices.Clone(w.weights),
-		Mode: w.mode, Info: w.info,
+		Mode: w.mode, Info: w.info, Abort: w.abort,
 	}
 	for i, t := range w.watched {
 		x.Watched[i] = t.name
@@ -234,7 +235,9 @@ func (f *Client) interests() engine.Interests {
 // setInterests is for a client that has asked for that before it was forwarded.
 func (g *Gateway) setInterests(f *Client, x engine.Interests) {
 	names := &g.names
-	w := &wants{used: names.get([]byte(x.Used)), weights: slices.Clone(x.Weights), mode: x.Mode, info: x.Info}
+	w := &wants{
+		used: names.get([]byte(x.Used)), weights: slices.Clone(x.Weights), mode: x.Mode, info: x.Info, abort: x.Abort,
+	}
 	for _, t := range x.Watched {
 		w.watched = append(w.watched, names.get([]byte(t)))
 	}

@@ -53,8 +53,8 @@ func TestAGatewayKnowsWhatItsClientsHaveAskedFor(t *testing.T) {
 		case 4, 5, 6:
 			cmd.Op, it.Flags = codec.OpIgnore, trunk.Ignores
 		case 7:
-			cmd = codec.Command{Op: codec.OpReserveMode, Mode: codec.FIFO + codec.Mode(r.IntN(4)), Info: r.IntN(2) > 0}
-			it.Flags, it.Number, it.Data = trunk.Chooses, trunk.Choice(cmd.Mode, cmd.Info), nil
+			cmd = codec.Command{Op: codec.OpReserveMode, Mode: codec.FIFO + codec.Mode(r.IntN(4)), Info: r.IntN(2) > 0, Abort: r.IntN(2) > 0}
+			it.Flags, it.Number, it.Data = trunk.Chooses, trunk.Choice(cmd.Mode, cmd.Info, cmd.Abort), nil
 		}
 		var out engine.Output
 		w.session.Execute(1, &cmd, &out)

@@ -270,7 +270,7 @@ func (e *Leader) resume(it *trunk.Item) (none Request, err error) {
 		return none, nil
 	}
 	delete(e.resumes, n)
-	x := engine.Interests{Used: r.Used, Watched: r.Watched, Weights: r.Weights, Mode: r.Mode, Info: r.Info}
+	x := engine.Interests{Used: r.Used, Watched: r.Watched, Weights: r.Weights, Mode: r.Mode, Info: r.Info, Abort: r.Abort}
 	was, err := engine.Absent(r.Session, g, x, engine.Time(r.Age))
 	if err != nil {
 		return none, misuse(n, err.Error())

@@ -62,7 +62,8 @@ func (g *Gateway) resume(f *Client, now time.Duration) {
 	x := f.interests()
 	r := trunk.Resume{
 		Open: f.conn.Open(f.session), Answered: f.answered, Partial: f.partial, Unanswered: fenced, Age: f.age(now),
-		Mode: x.Mode, Info: x.Info, Used: x.Used, Watched: x.Watched, Weights: x.Weights,
+		Mode: x.Mode, Info: x.Info, Abort: x.Abort && g.leader.version >= trunk.AbortsSince,
+		Used: x.Used, Watched: x.Watched, Weights: x.Weights,
 	}
 	k := &g.link
 	for len(r.Watched) > 0 {

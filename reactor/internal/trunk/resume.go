@@ -22,6 +22,7 @@ type Resume struct {
 
 	Mode    codec.Mode
 	Info    bool
+	Abort   bool
 	Used    string
 	Watched []string
 	Weights []uint16 // of those; nil if the client has given none
@@ -38,6 +39,7 @@ const (
 	isUnanswered = 1 << iota
 	isInformed
 	hasWeights
+	isAborting
 	resumeBits
 )
 
@@ -56,7 +58,8 @@ func (r *Resume) Append(b []byte) []byte {
 	b = le.AppendUint64(b, r.Answered)
 	b = le.AppendUint32(b, r.Partial)
 	b = le.AppendUint32(b, uint32(min(r.Age.Milliseconds(), maxAge)))
-	bits := bit(isUnanswered, r.Unanswered) | bit(isInformed, r.Info) | bit(hasWeights, r.Weights != nil)
+	bits := bit(isUnanswered, r.Unanswered) | bit(isInformed, r.Info) | bit(hasWeights, r.Weights != nil) |
+		bit(isAborting, r.Abort)
 	b = append(b, bits, byte(r.Mode))
 	b = appendText(b, r.Used)
 	for len(r.Watched) > 0 && len(b)-start+1+len(r.Watched[0])+2 <= MaxData {
@@ -84,6 +87,7 @@ func ParseResume(b []byte) (r Resume, err error) {
 	r.Age = time.Duration(le.Uint32(rest[12:])) * time.Millisecond
 	bits, mode := rest[16], codec.Mode(rest[17])
 	r.Unanswered, r.Info, r.Mode = bits&isUnanswered != 0, bits&isInformed != 0, mode
+	r.Abort = bits&isAborting != 0
 	ok := false
 	r.Used, rest, ok = tube(rest[fixed:])
 	if !ok || bits >= resumeBits || !modeFits(mode) || r.Answered > journal.MaxOffset {
@@ -118,26 +122,36 @@ func tube(b []byte) (name string, rest []byte, ok bool) {
 
 func modeFits(m codec.Mode) bool { return m >= codec.FIFO && m <= codec.WeightedFair }
 
-// informs is added to a mode where the client is told more of each job that it reserves.
-const informs = 1 << 8
+// What is added to a mode.
+const (
+	informs = 1 << 8 // the client is told more of each job that it reserves
+	aborts  = 1 << 9 // its waits for a job end when it sends more
+
+	beside = informs | aborts
+)
 
 // Choice is how a client's reserves choose, as the number of a state.
-func Choice(m codec.Mode, info bool) uint32 {
+func Choice(m codec.Mode, info, abort bool) uint32 {
 	n := uint32(m)
 	if info {
 		n |= informs
+	}
+	if abort {
+		n |= aborts
 	}
 	return n
 }
 
 // ParseChoice reads what Choice has made.
-func ParseChoice(n uint32) (m codec.Mode, info bool) { return codec.Mode(n &^ informs), n&informs != 0 }
+func ParseChoice(n uint32) (m codec.Mode, info, abort bool) {
+	return codec.Mode(n &^ beside), n&informs != 0, n&aborts != 0
+}
 
 // stateFits tells whether a state can have that number and so many bytes of data.
 func stateFits(flags uint8, number uint32, data int) bool {
 	switch flags {
 	case Chooses:
-		return data == 0 && number&^informs <= 255 && modeFits(codec.Mode(number&^informs))
+		return data == 0 && number&^beside <= 255 && modeFits(codec.Mode(number&^beside))
 	case Watches:
 		return data > 0 && number <= codec.MaxWeight
 	}

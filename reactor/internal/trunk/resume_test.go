@@ -24,6 +24,8 @@ func TestSessionsThatGoOnAreReadAsTheyWereWritten(t *testing.T) {
 	}
 	unweighted := many
 	unweighted.Mode, unweighted.Weights, unweighted.Info = codec.FIFO, nil, true
+	aborting := unweighted
+	aborting.Info, aborting.Abort = false, true
 	for _, r := range []Resume{
 		{Open: open, Mode: codec.FIFO, Used: "default", Watched: []string{"default"}},
 		{Open: Open{Session: 1<<64 - 1, Network: NetworkUnix}, Mode: codec.FIFO, Used: strings.Repeat("u", maxTube), Watched: []string{"a", "b"}},
@@ -32,7 +34,7 @@ func TestSessionsThatGoOnAreReadAsTheyWereWritten(t *testing.T) {
 			Mode: codec.WeightedFair, Info: true, Used: "a", Watched: []string{"b"}, Weights: []uint16{codec.MaxWeight},
 		},
 		{Open: open, Unanswered: true, Answered: 3, Partial: 2, Age: time.Millisecond, Mode: codec.FIFO, Used: "a", Watched: []string{"b"}},
-		many, unweighted,
+		many, unweighted, aborting,
 	} {
 		got := Resume{}
 		for part, n := r, 0; len(part.Watched) > 0; n++ {
@@ -116,9 +118,11 @@ func TestEffectsAreReadAsTheyWereWritten(t *testing.T) {
 
 func TestChoicesAreReadAsTheyWereWritten(t *testing.T) {
 	for _, m := range []codec.Mode{codec.FIFO, codec.Default, codec.Weighted, codec.WeightedFair} {
-		for _, info := range []bool{false, true} {
-			if got, told := ParseChoice(Choice(m, info)); got != m || told != info || !stateFits(Chooses, Choice(m, info), 0) {
-				t.Errorf("%v, %v was read as %v, %v", m, info, got, told)
+		for bits := range 4 {
+			info, abort := bits&1 != 0, bits&2 != 0
+			n := Choice(m, info, abort)
+			if got, informed, aborted := ParseChoice(n); got != m || informed != info || aborted != abort || !stateFits(Chooses, n, 0) {
+				t.Errorf("%v, %v, %v was read as %v, %v, %v", m, info, abort, got, informed, aborted)
 			}
 		}
 	}

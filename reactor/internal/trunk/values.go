@@ -3,10 +3,13 @@ package trunk
 import "net/netip"
 
 // Version is the version of what is said on trunks.
-const Version = 2
+const Version = 3
 
 // ResumesSince is the version from which on a session outlives its trunk.
 const ResumesSince = 2
+
+// AbortsSince is the version from which on it is said that a client's waits end when it sends more.
+const AbortsSince = 3
 
 // Welcome is the leader's first item.
 type Welcome struct {

@@ -23,7 +23,7 @@ const (
 	// trunkless is how long a loop may lack one before the log says so. A change of leader takes less.
 	trunkless = 3 * time.Second
 	// trunkVersion is the version of what trunks carry.
-	trunkVersion = 2
+	trunkVersion = 3
 	// resumesSince is the first version in which sessions go on at another leader.
 	resumesSince = 2
 )
