@@ -98,7 +98,7 @@ func (s *sim) waitsAgain(t *testing.T, a away) {
 	}
 	c.session.commands--
 	c.loop.counts.commands[cmd.CountAs].Add(^uint64(0))
-	c.out.flatten()
+	flatten(&c.out)
 }
 
 // blink has all clients lose their connections and come back.

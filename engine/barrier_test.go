@@ -201,7 +201,7 @@ func TestACommandThatTellsNothingLeavesNothingToProve(t *testing.T) {
 	if pos := c.settled(); pos != 0 || f.barriers != 0 {
 		t.Errorf("what waits on leaves replies that wait for %d, with %d barriers", pos, f.barriers)
 	}
-	c.out.showsState()
+	c.out.ShowsState()
 	c.out.Buf = append(c.out.Buf, "FOUND"...)
 	c.out.Discard()
 	if pos := c.settled(); pos != 0 || len(c.out.Buf) != 0 {

@@ -26,7 +26,7 @@ func (s *Session) reserveUpTo(count int, now, until Time, out *Output) Outcome {
 	v, err := s.loop.tx.ReserveBatch(now, &q, &b.batch, out)
 	switch {
 	case err != nil:
-		out.reply(codec.ReplyOutOfMemory)
+		out.Reply(codec.ReplyOutOfMemory)
 		return Done
 	case v == mustWait:
 		s.wait.batch = uint16(count)

@@ -20,7 +20,7 @@ func (s *Session) bulk(now Time, b *bulk, reply string, err error, out *Output) 
 	case errors.Is(err, journal.ErrRoom):
 		return s.awaitRoom(&bulking{*b, reply})
 	case err != nil:
-		out.answer(err, "")
+		out.Answer(err, "")
 	default:
 		out.Buf = codec.AppendCount(out.Buf, reply, uint64(b.Done()))
 	}

@@ -22,10 +22,10 @@ var (
 func (s *Session) statsOwnConn(now Time, out *Output) {
 	l := s.loop
 	l.budget -= entryCost
-	s.bytesOut += uint64(out.size()) // replies to commands that came in the same read
+	s.bytesOut += uint64(out.Size()) // replies to commands that came in the same read
 	y, pos := s.appendEntry(append(l.scratch[:0], listHead...), &dictionaryForm, now)
-	s.bytesOut -= uint64(out.size())
-	out.dependOn(pos)
+	s.bytesOut -= uint64(out.Size())
+	out.DependOn(pos)
 	l.reply(out, y)
 }
 
@@ -33,7 +33,7 @@ func (s *Session) statsOwnConn(now Time, out *Output) {
 func (s *Session) statsConn(id uint64, out *Output) Outcome {
 	o := s.loop.engine.roll.find(id)
 	if o == nil {
-		out.reply(codec.ReplyNotFound)
+		out.Reply(codec.ReplyNotFound)
 		return Done
 	}
 	c := &rollCall{sessions: []*Session{o}, form: dictionaryForm}
@@ -45,10 +45,10 @@ type describing rollCall
 
 func (d *describing) turn(s *Session, now Time, out *Output) Outcome {
 	if len(d.text) == 0 {
-		out.reply(codec.ReplyNotFound) // it has gone, or is none of the client's business
+		out.Reply(codec.ReplyNotFound) // it has gone, or is none of the client's business
 		return Done
 	}
-	out.dependOn(d.pos)
+	out.DependOn(d.pos)
 	out.Buf = codec.AppendOKLine(out.Buf, len(listHead)+len(d.text))
 	out.Buf = append(out.Buf, listHead...)
 	out.Buf = append(out.Buf, d.text...)
@@ -60,12 +60,12 @@ func (d *describing) turn(s *Session, now Time, out *Output) Outcome {
 // reserved is ready again, unless that is so much that it is given back in turns.
 func (s *Session) kickConn(id uint64, out *Output) Outcome {
 	if id == s.id {
-		out.reply(codec.ReplyKicked)
+		out.Reply(codec.ReplyKicked)
 		return Quit
 	}
 	o := s.loop.engine.roll.find(id)
 	if o == nil {
-		out.reply(codec.ReplyNotFound)
+		out.Reply(codec.ReplyNotFound)
 		return Done
 	}
 	c := &rollCall{sessions: []*Session{o}, kicks: true}
@@ -77,9 +77,9 @@ type kicking rollCall
 
 func (k *kicking) turn(_ *Session, _ Time, out *Output) Outcome {
 	if k.kicked {
-		out.reply(codec.ReplyKicked)
+		out.Reply(codec.ReplyKicked)
 	} else {
-		out.reply(codec.ReplyNotFound) // it has gone
+		out.Reply(codec.ReplyNotFound) // it has gone
 	}
 	return Done
 }

@@ -9,8 +9,8 @@ func (s *Session) drain(op codec.Op, out *Output) {
 		e.Drain(op == codec.OpDrain)
 	}
 	if e.draining.Load() {
-		out.reply(codec.ReplyDraining)
+		out.Reply(codec.ReplyDraining)
 	} else {
-		out.reply(codec.ReplyNotDraining)
+		out.Reply(codec.ReplyNotDraining)
 	}
 }

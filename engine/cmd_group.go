@@ -12,7 +12,7 @@ func (s *Session) statsGroup(name []byte, out *Output) {
 	l := s.loop
 	n := l.engine.groupNamed(string(name), out)
 	if n == (groupCount{}) {
-		out.reply(codec.ReplyNotFound)
+		out.Reply(codec.ReplyNotFound)
 		return
 	}
 	y := yaml(append(l.scratch[:0], "---\n"...))

@@ -11,7 +11,7 @@ func (s *Session) listJobs(now Time, cmd *codec.Command, out *Output) Outcome {
 	l := s.loop
 	v, err := l.tx.Survey(now, cmd.Tube, cmd.State, int(cmd.Bound), cmd.ID, l.listed[s], s.permits(), out)
 	if err != nil {
-		out.answer(err, "")
+		out.Answer(err, "")
 		return Done
 	}
 	return listingJobs{v}.turn(s, now, out)

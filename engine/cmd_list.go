@@ -45,7 +45,7 @@ func (li *listing) turn(s *Session, _ Time, out *Output) Outcome {
 	}
 	if !li.begun {
 		li.begun = true
-		out.dependOn(li.pos)
+		out.DependOn(li.pos)
 		out.Buf = codec.AppendOKLine(out.Buf, len(listHead)+li.size)
 		out.Buf = append(out.Buf, listHead...)
 	}

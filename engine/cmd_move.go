@@ -26,7 +26,7 @@ func (m movingJob) turn(s *Session, now Time, out *Output) Outcome {
 	if errors.Is(err, journal.ErrRoom) {
 		return s.awaitRoom(m)
 	}
-	out.answer(err, codec.ReplyMoved)
+	out.Answer(err, codec.ReplyMoved)
 	return Done
 }
 

@@ -4,5 +4,5 @@ import "trellis/codec"
 
 func (s *Session) pauseTube(now Time, name []byte, delay uint32, out *Output) {
 	err := s.loop.tx.Pause(now, name, delay, out)
-	out.answer(err, codec.ReplyPaused)
+	out.Answer(err, codec.ReplyPaused)
 }

@@ -3,7 +3,7 @@ package engine
 import "trellis/codec"
 
 func (s *Session) peek(now Time, id uint64, out *Output) {
-	out.answer(s.loop.tx.Peek(now, id, out), "")
+	out.Answer(s.loop.tx.Peek(now, id, out), "")
 }
 
 // peekFirst shows the first job of the used tube in one of its queues.
@@ -15,7 +15,7 @@ func (s *Session) peekFirst(now Time, op codec.Op, out *Output) {
 	case codec.OpPeekDelayed:
 		of = codec.Delayed
 	}
-	out.answer(s.loop.tx.PeekFirst(now, &s.client, of, out), "")
+	out.Answer(s.loop.tx.PeekFirst(now, &s.client, of, out), "")
 }
 
 // peekTube shows the first job of a tube in one state, of the reserved ones that with
@@ -25,7 +25,7 @@ func (s *Session) peekTube(now Time, cmd *codec.Command, out *Output) Outcome {
 	if rest != nil {
 		return peekingReserved{rest}.turn(s, now, out)
 	}
-	out.answer(err, "")
+	out.Answer(err, "")
 	return Done
 }
 
@@ -37,6 +37,6 @@ func (p peekingReserved) turn(s *Session, now Time, out *Output) Outcome {
 	if more {
 		return s.yield(p)
 	}
-	out.answer(err, "")
+	out.Answer(err, "")
 	return Done
 }

@@ -16,7 +16,7 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 		if !cmd.Terminated {
 			reply = codec.ReplyExpectedCRLF
 		}
-		out.reply(reply)
+		out.Reply(reply)
 		return Done
 	}
 	if rest != nil {
@@ -34,7 +34,7 @@ func (s *Session) inserted(err error, id uint64, out *Output) Outcome {
 	case errors.Is(err, journal.ErrRoom):
 		return s.awaitRoom(putting{})
 	default:
-		out.answer(err, "")
+		out.Answer(err, "")
 	}
 	s.incoming = nil
 	return Done
@@ -60,11 +60,11 @@ func (s *Session) putChunk(now Time, p []byte) { s.loop.tx.PutChunk(now, &s.clie
 func (s *Session) putEnd(now Time, terminated bool, out *Output) Outcome {
 	switch {
 	case s.incoming.Lost():
-		out.reply(codec.ReplyOutOfMemory)
+		out.Reply(codec.ReplyOutOfMemory)
 	case !terminated:
-		out.reply(codec.ReplyExpectedCRLF)
+		out.Reply(codec.ReplyExpectedCRLF)
 	case s.loop.engine.draining.Load():
-		out.reply(codec.ReplyDraining)
+		out.Reply(codec.ReplyDraining)
 	default:
 		s.incoming.CompletePut(now)
 		return putting{}.turn(s, now, out)

@@ -15,7 +15,7 @@ func (s *Session) reserve(now, until Time, out *Output) Outcome {
 	case v != gotJob:
 		s.timedOut(out, v, 0)
 	case err != nil:
-		out.answer(err, "")
+		out.Answer(err, "")
 	}
 	return Done
 }

@@ -21,7 +21,7 @@ func (s *Session) setTube(now Time, cmd *codec.Command, out *Output) Outcome {
 		return Done
 	}
 	if !s.loop.engine.recordsAll() {
-		out.reply(codec.ReplyOutOfMemory)
+		out.Reply(codec.ReplyOutOfMemory)
 		return Done
 	}
 	x := &setTube{tube: string(cmd.Tube), dead: string(cmd.To), pairs: *cmd.Pairs, reply: codec.ReplyTubeSet}
@@ -46,7 +46,7 @@ func (x *setTube) turn(s *Session, now Time, out *Output) Outcome {
 	if errors.Is(err, journal.ErrRoom) {
 		return s.awaitRoom(x)
 	}
-	out.answer(err, x.reply)
+	out.Answer(err, x.reply)
 	return Done
 }
 

@@ -134,7 +134,7 @@ func (s *Session) statsTube(now Time, name []byte, out *Output) {
 	l := s.loop
 	n, err := l.tx.Tube(now, name, out)
 	if err != nil {
-		out.answer(err, "")
+		out.Answer(err, "")
 		return
 	}
 	y := yaml(append(l.scratch[:0], "---\n"...))
@@ -159,7 +159,7 @@ func (s *Session) statsJob(now Time, id uint64, out *Output) {
 	l := s.loop
 	x, err := l.tx.Job(now, id, out)
 	if err != nil {
-		out.answer(err, "")
+		out.Answer(err, "")
 		return
 	}
 	y := yaml(append(l.scratch[:0], "---\n"...))

@@ -5,7 +5,7 @@ import "trellis/codec"
 // touch starts the time to run of a reserved job anew.
 func (s *Session) touch(now Time, id uint64, out *Output) {
 	err := s.loop.tx.Touch(now, id, &s.client, out)
-	out.answer(err, codec.ReplyTouched)
+	out.Answer(err, codec.ReplyTouched)
 }
 
 // touchingAll is a touch-all: it touches what the session has reserved when it begins.

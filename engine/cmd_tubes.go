@@ -13,7 +13,7 @@ func (s *Session) statsTubeX(now Time, name []byte, out *Output) {
 	l := s.loop
 	n, err := l.tx.Tube(now, name, out)
 	if err != nil {
-		out.answer(err, "")
+		out.Answer(err, "")
 		return
 	}
 	l.reply(out, appendTube(append(l.scratch[:0], listHead...), &n, "", ""))

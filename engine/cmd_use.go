@@ -8,7 +8,7 @@ func (s *Session) use(now Time, name []byte, out *Output) {
 			return
 		}
 		if !s.loop.tx.Use(now, &s.client, name) {
-			out.reply(codec.ReplyOutOfMemory)
+			out.Reply(codec.ReplyOutOfMemory)
 			return
 		}
 	}

@@ -13,7 +13,7 @@ func (s *Session) watch(now Time, name []byte, weight uint16, out *Output) {
 	}
 	i := s.loop.tx.Watch(now, &s.client, name)
 	if i < 0 {
-		out.reply(codec.ReplyOutOfMemory)
+		out.Reply(codec.ReplyOutOfMemory)
 		return
 	}
 	s.setWeight(i, weight)
@@ -24,7 +24,7 @@ func (s *Session) watch(now Time, name []byte, weight uint16, out *Output) {
 func (s *Session) ignore(now Time, name []byte, out *Output) {
 	i, ok := s.loop.tx.Ignore(now, &s.client, name)
 	if !ok {
-		out.reply(codec.ReplyNotIgnored)
+		out.Reply(codec.ReplyNotIgnored)
 		return
 	}
 	if i >= 0 && s.flags&hasWeights != 0 {

@@ -176,7 +176,7 @@ func (h *hand) resume(now Time) {
 }
 
 func (h *hand) reply() {
-	h.out.flatten()
+	flatten(&h.out)
 	h.waiting = false
 	h.replies <- string(h.out.Buf)
 	h.out.Buf = h.out.Buf[:0]

@@ -18,13 +18,11 @@ import (
 var seam = strings.Fields(`
 	tx shared look init cfg defaultTubes defaultTube count alarmBy lockCost watchesPerCost
 	tube tubeNames client flags tubeUsed uses watching tubeWatched hasReserved isFree isClaimed
-	offset commandEnds goOnRecord heldJob closing touches touchesOf
+	source goOnRecord heldJob closing touches touchesOf
 	request verdict gotJob mustWait timedOut deadlineSoon batch batchOf weights weightsOf
 	incoming errDuplicate errRefused raisedState bulk survey listEnd foundJobs reservedPeek
 	reservationSet enterSession leaveSession endSession dismissNumber recordsHolds recordsAll barrierPos
 	groupCount groupNamed settingList allSettings accountNamed tally notFound
-	reply answer size dependOn showsState waits takeShowState executesFor executesForNone
-
 `)
 
 // What lies under the lock of a shard knows nothing of sessions, loops and commands, and these see no lock, no job

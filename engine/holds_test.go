@@ -29,7 +29,7 @@ func (e *shared) standing() string {
 		s := fmt.Sprintf("%d %v", id, j.state)
 		if j.state == reserved {
 			h := sh.reservations[j.Next].of.holder
-			s += fmt.Sprintf(" by %d of %d until %d", h.id&^(uint64(journal.NumberOf(h.id))<<40), journal.NumberOf(h.id), time.Duration(j.At)/time.Second)
+			s += fmt.Sprintf(" by %d of %d until %d", h.Session&^(uint64(journal.NumberOf(h.Session))<<40), journal.NumberOf(h.Session), time.Duration(j.At)/time.Second)
 		}
 		list = append(list, s)
 	}
@@ -355,7 +355,7 @@ func (e *Engine) held(last uint64) string {
 			continue
 		}
 		if h := sh.reservations[j.Next].of.holder; h != nil {
-			list = append(list, fmt.Sprintf("%d by %x until %d, %d times", id, h.id, e.wall(j.at()), sh.counters.At(j.counters).reserves))
+			list = append(list, fmt.Sprintf("%d by %x until %d, %d times", id, h.Session, e.wall(j.at()), sh.counters.At(j.counters).reserves))
 		}
 	}
 	return strings.Join(list, "\n")

@@ -309,7 +309,7 @@ func (r *rig) comparePos(c *rigConn) {
 	if r.file == nil {
 		return
 	}
-	c.out.flatten()
+	flatten(&c.out)
 	out := string(c.out.Buf[c.compared:])
 	c.compared = len(c.out.Buf)
 	for out != "" {

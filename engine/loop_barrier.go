@@ -19,7 +19,7 @@ var ownOps = [256]bool{
 // of a state that clients share and no record behind that state proves it already.
 func (s *Session) Replied(n int, out *Output) {
 	s.bytesOut += uint64(n)
-	if out.takeShowState() {
-		out.dependOn(s.loop.engine.barrierPos())
+	if out.TakeShowState() {
+		out.DependOn(s.loop.engine.barrierPos())
 	}
 }

@@ -216,7 +216,7 @@ func TestAPutThatIsTakenBackNamesItself(t *testing.T) {
 	sh := s.engine.defaultTube.shard
 	in := &incoming{id: 1, size: uint32(len(big)), ticket: journal.Ticket{Pos: 1, Segment: record.jobs[1].segment}}
 	sh.lock(&c.loop.tx, s.now)
-	err := c.loop.tx.unrecord(c.session.used, in, c.session.reserved.holder)
+	err := c.loop.tx.unrecord(c.session.used, in, c.session.source())
 	sh.unlock(&c.loop.tx)
 	if last := record.entries[len(record.entries)-1]; err != nil || last.kind != 'd' || last.record.Origin != put {
 		t.Errorf("%v: recorded %+v, want the put's origin %+v", err, last, put)

@@ -526,7 +526,7 @@ func (r *rig) check() {
 }
 
 func (r *rig) compareOutput(c *rigConn) {
-	c.out.flatten()
+	flatten(&c.out)
 	if got, want := string(c.out.Buf), c.client.out; got != want {
 		same := 0
 		for same < min(len(got), len(want)) && got[same] == want[same] {

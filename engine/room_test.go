@@ -329,13 +329,13 @@ func TestALargeBodyOutlivesItsJobUntilItIsReleased(t *testing.T) {
 					t.Fatalf("%q: %q and %d bodies", line, out[i].Buf, len(out[i].Bodies))
 				}
 			}
-			out[0].flatten()
+			flatten(&out[0])
 			c.expect(t, "DELETED\r\n", "delete 1\r\n")
 			for id := range 20 {
 				c.expect(t, fmt.Sprintf("INSERTED %d\r\n", id+2), "put 0 0 9 %d\r\n%s\r\n", size, strings.Repeat("x", size))
 			}
 			for i, want := range []string{"FOUND", "FOUND", "RESERVED"} {
-				out[i].flatten()
+				flatten(&out[i])
 				if got, want := string(out[i].Buf), fmt.Sprintf("%s 1 %d\r\n%s\r\n", want, size, body); got != want {
 					t.Errorf("reply %d is %.40q with %d bytes, want %.40q with %d", i, got, len(got), want, len(want))
 				}

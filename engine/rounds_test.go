@@ -43,7 +43,7 @@ func (l *slowLoop) round() (again bool) {
 		if c.session.Resume(l.sim.now, &c.out) != Wait {
 			c.waiting = false
 		}
-		c.out.flatten()
+		flatten(&c.out)
 		l.woken++
 	}
 	l.most = max(l.most, roundBudget-l.loop.budget)

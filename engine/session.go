@@ -109,10 +109,10 @@ func (s *Session) executeSpecial(now Time, cmd *codec.Command, out *Output) (out
 		}
 	}
 	if s.flags&onRecord != 0 {
-		out.executesFor(&s.client)
+		out.ExecutesFor(s.source())
 	}
 	outcome = s.execute(now, cmd, out)
-	out.executesForNone()
+	out.ExecutesFor(nil)
 	if s.flags&isAged != 0 {
 		s.flags &^= isAged
 		if outcome == Wait && s.wait.task == nil {
@@ -130,7 +130,7 @@ func (s *Session) counted(cmd *codec.Command, out *Output) {
 	}
 	s.loop.budget--
 	if !ownOps[cmd.Op] {
-		out.showsState()
+		out.ShowsState()
 	}
 }
 
@@ -138,22 +138,22 @@ func (s *Session) counted(cmd *codec.Command, out *Output) {
 func (s *Session) executed(outcome Outcome, out *Output) {
 	if outcome == Wait {
 		s.flags |= isWaiting
-		out.waits()
+		out.Waits()
 	}
 }
 
 // Resume goes on with a command that was not finished, after Next has returned the
 // session.
 func (s *Session) Resume(now Time, out *Output) Outcome {
-	out.showsState()
+	out.ShowsState()
 	if s.flags&onRecord != 0 {
-		out.executesFor(&s.client)
+		out.ExecutesFor(s.source())
 	}
 	outcome := s.resume(now, out)
-	out.executesForNone()
+	out.ExecutesFor(nil)
 	s.flags &^= isAged
 	if outcome == Wait {
-		out.waits()
+		out.Waits()
 	} else {
 		s.flags &^= isWaiting
 	}
@@ -208,7 +208,7 @@ func (s *Session) abort(now Time, out *Output) Outcome {
 		return Wait
 	}
 	s.flags &^= isWaiting
-	out.showsState()
+	out.ShowsState()
 	s.loop.tx.DependOnNone(&s.client, out)
 	s.timedOut(out, timedOut, int(s.wait.batch))
 	return Done

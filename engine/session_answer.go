@@ -72,7 +72,7 @@ func (s *Session) answer(now Time, cmd *codec.Command, effects []journal.Effect,
 	}
 	reply := lostReplies[cmd.Op].reply
 	s.tellAnswered(cmd, reply)
-	out.reply(reply)
+	out.Reply(reply)
 	return SameAnswer, Done
 }
 

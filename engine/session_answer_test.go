@@ -395,7 +395,7 @@ func TestABatchThatIsDeliveredAgainEndsIfAJobGoesMeanwhile(t *testing.T) {
 				outcomes[connOf(x)] = x.Resume(s.now, &connOf(x).out)
 			}
 		}
-		c.out.flatten()
+		flatten(&c.out)
 		if got, _ := c.Pending(); info && (outcomes[c] != Done || !strings.HasPrefix(string(got), "RESERVED_BATCH ") || strings.HasPrefix(string(got), "RESERVED_BATCH 12\r")) {
 			t.Errorf("ends with %d, and %.40q", outcomes[c], got)
 		} else if !info && (outcomes[c] != Quit || len(got) != 0) {

@@ -105,7 +105,7 @@ func (s *Session) detached() *Detached {
 		opened: s.opened, commands: s.commands, bytesIn: s.bytesIn, bytesOut: s.bytesOut,
 	}
 	if s.flags&onRecord != 0 {
-		d.id, d.offset = s.id, s.offset()
+		d.id, d.offset = s.id, s.source().Offset
 	}
 	for i := range s.watching() {
 		d.watched = append(d.watched, s.tubeWatched(i))
@@ -204,7 +204,7 @@ func (l *Loop) restore(s *Session, d *Detached, by, now Time) {
 		s.waiter().since = d.since + by
 	}
 	if s.flags&onRecord != 0 {
-		s.commandEnds(d.offset, true)
+		s.executes(d.offset, true)
 	}
 	if d.age > 0 {
 		s.waiter().since = now - d.age

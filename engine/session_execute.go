@@ -21,7 +21,7 @@ func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 		return s.putEnd(now, cmd.Terminated, out)
 	case codec.OpPutTooBig:
 	case codec.OpPutTooBigEnd:
-		out.reply(codec.ReplyJobTooBig)
+		out.Reply(codec.ReplyJobTooBig)
 	case codec.OpReserve:
 		return s.reserve(now, MaxTime, out)
 	case codec.OpReserveWithTimeout:
@@ -100,12 +100,12 @@ func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 		codec.OpSetDLQ, codec.OpSetTube, codec.OpDrain, codec.OpUndrain, codec.OpKickConn, codec.OpReload:
 		return s.audited(now, cmd, out)
 	case codec.OpUnknown, codec.OpAuth:
-		out.reply(codec.ReplyUnknownCommand)
+		out.Reply(codec.ReplyUnknownCommand)
 	case codec.OpHTTP:
-		out.reply(codec.ReplyUnknownCommand)
+		out.Reply(codec.ReplyUnknownCommand)
 		return Quit
 	default:
-		out.reply(codec.ReplyBadFormat)
+		out.Reply(codec.ReplyBadFormat)
 	}
 	return Done
 }
@@ -143,7 +143,7 @@ func (s *Session) manage(now Time, cmd *codec.Command, out *Output) Outcome {
 // has the command executed again when the journal has room.
 func (s *Session) changed(err error, cmd *codec.Command, out *Output, reply string) Outcome {
 	if err == nil {
-		out.reply(reply)
+		out.Reply(reply)
 		return Done
 	}
 	if errors.Is(err, journal.ErrRoom) {
@@ -151,6 +151,6 @@ func (s *Session) changed(err error, cmd *codec.Command, out *Output, reply stri
 		again.Tube, again.Body = nil, nil
 		return s.awaitRoom(&again)
 	}
-	out.answer(err, "")
+	out.Answer(err, "")
 	return Done
 }

@@ -45,7 +45,7 @@ func (s *Session) refuseToken(name []byte, out *Output) bool {
 	if len(name) != len(begin)+random || string(name[:len(begin)]) != begin {
 		return false
 	}
-	out.reply(codec.ReplyBadFormat)
+	out.Reply(codec.ReplyBadFormat)
 	if c := s.loop.peers; c != nil {
 		c.TokenSent(s)
 	}
@@ -191,7 +191,7 @@ func (s *Session) restrict(now Time, cmd *codec.Command, out *Output) (outcome O
 	if tube := s.hidden(now, cmd); tube != "" {
 		s.tellDenied(cmd, tube, codec.ReplyNotFound)
 		s.loop.engine.notFound(out)
-		out.reply(codec.ReplyNotFound)
+		out.Reply(codec.ReplyNotFound)
 		return Done, true
 	}
 	return Done, false
@@ -268,7 +268,7 @@ func (s *Session) deny(cmd *codec.Command, out *Output) Outcome {
 		s.incoming = nil
 	}
 	s.tellDenied(cmd, "", codec.ReplyUnknownCommand)
-	out.reply(codec.ReplyUnknownCommand)
+	out.Reply(codec.ReplyUnknownCommand)
 	if cmd.Op == codec.OpUse || cmd.Op == codec.OpWatch {
 		return Quit
 	}

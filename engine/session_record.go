@@ -100,6 +100,13 @@ func (s *Session) Record(room *atomic.Int64, now Time) bool {
 // executed next. It only grows.
 func (s *Session) CommandEnds(offset uint64) {
 	if s.flags&onRecord != 0 {
-		s.commandEnds(offset, false)
+		s.executes(offset, false)
 	}
+}
+
+// executes says where in the input of a session on record the command ends that is executed next, or, if records name
+// it, was executed last.
+func (s *Session) executes(offset uint64, recorded bool) {
+	by := s.source()
+	by.Offset, by.Recorded = offset, recorded
 }

@@ -138,10 +138,10 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 func (s *Session) timedOut(out *Output, v verdict, batch int) {
 	switch {
 	case v == deadlineSoon:
-		out.reply(codec.ReplyDeadlineSoon)
+		out.Reply(codec.ReplyDeadlineSoon)
 	case batch > 0:
 		out.Buf = codec.AppendCount(out.Buf, "RESERVED_BATCH", 0)
 	default:
-		out.reply(codec.ReplyTimedOut)
+		out.Reply(codec.ReplyTimedOut)
 	}
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/reply"
 	"trellis/engine/internal/sliceheap"
 )
 
@@ -42,7 +43,7 @@ type largeJob struct {
 	batchJob
 	at   int
 	line []byte // that comes before the body
-	body Body
+	body reply.Body
 }
 
 // A choice is the tubes from which a reserve-batch may take jobs, all of whose shards are locked.
@@ -89,7 +90,7 @@ func (b *batch) take(c *tx, q *request) error {
 
 // ReserveBatch reserves up to b.most jobs for the client of q, as that many reserves in one moment would. If
 // there is none, it does what Reserve does then.
-func (c *tx) ReserveBatch(now Time, q *request, b *batch, out *Output) (verdict, error) {
+func (c *tx) ReserveBatch(now Time, q *request, b *batch, out *reply.Output) (verdict, error) {
 	set := q.Client.watchedShards | q.Client.reserved.set()
 	c.lockAll(set, now)
 	v, err := gotJob, b.take(c, q)
@@ -144,7 +145,7 @@ const batchSlice = 128 << 10
 
 // Turn puts a part of the reply together, and appends it when it is whole. It returns true if there is more to
 // do. A job that has gone meanwhile is left out; ok is false if none may be.
-func (b *batch) Turn(c *tx, now Time, cl *client, informed bool, out *Output) (more, ok bool) {
+func (b *batch) Turn(c *tx, now Time, cl *client, informed bool, out *reply.Output) (more, ok bool) {
 	n, copied := len(b.jobs), 0
 	for ; b.looked < n && copied < batchSlice; b.looked++ {
 		copied += b.copyJob(c, now, b.jobs[b.looked], cl, informed)
@@ -160,7 +161,7 @@ func (b *batch) Turn(c *tx, now Time, cl *client, informed bool, out *Output) (m
 		}
 		return false, false
 	}
-	b.reply(out)
+	b.appendTo(out)
 	return false, true
 }
 
@@ -199,8 +200,8 @@ func (b *batch) pinLarge(c *tx, now Time, cl *client, informed bool) {
 	b.large = held
 }
 
-func (b *batch) reply(out *Output) {
-	out.dependOn(b.pos)
+func (b *batch) appendTo(out *reply.Output) {
+	out.DependOn(b.pos)
 	out.Buf = codec.AppendCount(out.Buf, "RESERVED_BATCH", uint64(b.small+len(b.large)))
 	sent := 0
 	for _, x := range b.large {

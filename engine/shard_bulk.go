@@ -6,6 +6,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/reply"
 )
 
 // A bulk is an operation on many jobs of a tube, whoever has reserved them. It takes the
@@ -58,10 +59,10 @@ func (c *tx) Kick(now Time, cl *client, b *bulk, bound uint32) {
 }
 
 // KickTube is Kick for the tube of that name.
-func (c *tx) KickTube(now Time, b *bulk, name []byte, bound uint32, out *Output) error {
+func (c *tx) KickTube(now Time, b *bulk, name []byte, bound uint32, out *reply.Output) error {
 	sh, t := c.lockTube(now, name, out)
 	if t == nil {
-		return errNotFound
+		return reply.ErrNotFound
 	}
 	b.beginKick(t, bound)
 	sh.unlock(c)
@@ -78,10 +79,10 @@ func (b *bulk) beginKick(t *tube, bound uint32) {
 }
 
 // MoveJobs makes b, which is zero, a move of the first jobs of a tube in one state to another tube.
-func (c *tx) MoveJobs(now Time, b *bulk, name []byte, of codec.State, bound uint32, to []byte, out *Output) error {
+func (c *tx) MoveJobs(now Time, b *bulk, name []byte, of codec.State, bound uint32, to []byte, out *reply.Output) error {
 	sh, t := c.lockTube(now, name, out)
 	if t == nil {
-		return errNotFound
+		return reply.ErrNotFound
 	}
 	b.begin(t, move, stateOf(of), bound)
 	b.to, b.target = c.shared.shardFor(to), string(to)
@@ -114,8 +115,8 @@ func (b *bulk) from(t *tube, in state, bound uint32) {
 
 // Turn does as much as the round's budget allows. It returns true if there is more to do. An error is why
 // nothing could be done, or [journal.ErrRoom], after which b goes on when the journal has room.
-func (b *bulk) Turn(c *tx, now Time, out *Output) (more bool, err error) {
-	changes := Output{by: out.by} // out depends on them no sooner than it has the reply
+func (b *bulk) Turn(c *tx, now Time, out *reply.Output) (more bool, err error) {
+	changes := out.Aside() // out depends on them no sooner than it has the reply
 	for more = true; more; {
 		c.lockAll(b.locks, now)
 		b.end = *c.budget - sliceCosts[b.verb]
@@ -133,9 +134,9 @@ func (b *bulk) Turn(c *tx, now Time, out *Output) (more bool, err error) {
 			return true, nil
 		}
 	}
-	out.dependOn(b.pos)
+	out.DependOn(b.pos)
 	if b.done == 0 {
-		out.dependOn(b.shard.dependsOnEnds())
+		out.DependOn(b.shard.dependsOnEnds())
 	}
 	return false, nil
 }
@@ -147,7 +148,7 @@ func (b *bulk) Done() int { return b.done }
 func (b *bulk) full() bool { return *b.shard.by.budget <= b.end }
 
 // do does to a job what the operation is for. If it fails, nothing has changed.
-func (b *bulk) do(r ref, j *job, out *Output) (err error) {
+func (b *bulk) do(r ref, j *job, out *reply.Output) (err error) {
 	sh, t, size, cost := b.shard, b.shard.tubes[j.tube], int(j.size), j.cost()
 	anyOrder := b.verb == flush || b.verb == remove && j.state == reserved
 	switch b.verb {
@@ -181,7 +182,7 @@ func (b *bulk) do(r ref, j *job, out *Output) (err error) {
 }
 
 // next does a slice under the locks. It returns false at the end.
-func (b *bulk) next(out *Output) (more bool, err error) {
+func (b *bulk) next(out *reply.Output) (more bool, err error) {
 	t := b.shard.byName[b.tube] // which is empty if it is removed meanwhile
 	for b.heads[0] != 0 {
 		r := b.first(t)

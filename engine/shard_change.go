@@ -9,6 +9,7 @@ import (
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
+	"trellis/engine/internal/reply"
 )
 
 // A change is what a command, a deadline or the journal makes of a job: its state
@@ -36,7 +37,7 @@ func (sh *shard) present(j *job) change {
 
 // change records a change of a job and makes it. If it cannot be recorded, or there
 // is no memory for what it counts, nothing changes.
-func (sh *shard) change(r ref, j *job, ch *change, out *Output) error {
+func (sh *shard) change(r ref, j *job, ch *change, out *reply.Output) error {
 	if err := sh.provide(j, ch); err != nil {
 		return err
 	}
@@ -196,7 +197,7 @@ func (sh *shard) reserve(to *reservationSet, r ref, j *job) (pos journal.Pos, er
 }
 
 // delete records the end of a job and frees it, but for the tombstone that it may leave.
-func (sh *shard) delete(r ref, j *job, out *Output) error {
+func (sh *shard) delete(r ref, j *job, out *reply.Output) error {
 	if j.flags != 0 && sh.leavesTombstone(j) {
 		return sh.makeTombstone(r, j, out)
 	}
@@ -204,7 +205,7 @@ func (sh *shard) delete(r ref, j *job, out *Output) error {
 }
 
 // deleteEntirely records the end of a job and frees all of it.
-func (sh *shard) deleteEntirely(r ref, j *job, out *Output) error {
+func (sh *shard) deleteEntirely(r ref, j *job, out *reply.Output) error {
 	if err := sh.recordDelete(j, out); err != nil {
 		return err
 	}
@@ -325,7 +326,7 @@ func (e *shared) recordOf(j *job, ch *change, tube string, body []byte) journal.
 }
 
 // kick makes a buried or delayed job ready.
-func (sh *shard) kick(r ref, j *job, out *Output) error {
+func (sh *shard) kick(r ref, j *job, out *reply.Output) error {
 	ch := sh.present(j)
 	ch.to = ready
 	ch.counters.kicks++

@@ -197,7 +197,7 @@ func (c *tx) Inherit(cl *client, held *reservationSet, nobodys *tube, pos journa
 	c.attend(0, nobodys, 1, 0)
 	cl.used, cl.reserved = nobodys, held
 	held.holder.gone = pos
-	return held.holder.id
+	return held.holder.Session
 }
 
 // enter counts clients that use, or watch, the tube of that name, which is made if there is none. If a client

@@ -113,7 +113,7 @@ func (c *tx) recordClose(hs *reservationSet) journal.Pos {
 	if h.gone != 0 {
 		return h.gone
 	}
-	pos, _ := c.shared.holds.Close(h.id) // it fails only if another server has taken over
+	pos, _ := c.shared.holds.Close(h.Session) // it fails only if another server has taken over
 	return pos
 }
 

@@ -1,6 +1,10 @@
 package engine
 
-import "cmp"
+import (
+	"cmp"
+
+	"trellis/engine/internal/reply"
+)
 
 // A tube's setting may say that a job whose reservations have failed so many times since it was
 // put or last kicked, by release or time-out, is buried in another tube.
@@ -11,7 +15,7 @@ func (t *tube) deadTube() string { return cmp.Or(t.policy.Dead, t.name) }
 // buryDead records that a job whose fate that is, and of which ch tells, is buried at the
 // tail of its tube's dead tube, and moves it. Its own shard and the dead tube's are locked.
 // If that cannot be, nothing changes.
-func (sh *shard) buryDead(r ref, j *job, ch change, what fate, to *shard, out *Output) error {
+func (sh *shard) buryDead(r ref, j *job, ch change, what fate, to *shard, out *reply.Output) error {
 	t := sh.tubes[j.tube]
 	dead := t.deadTube()
 	ch.to, ch.at = buried, Time(to.buries+1)

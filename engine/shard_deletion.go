@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"trellis/codec"
+	"trellis/engine/internal/reply"
 )
 
 // A deletion is what a bulk has in addition that deletes jobs, whoever has reserved them: what is not found
@@ -28,7 +29,7 @@ func (b *bulk) beginDeletion(sh *shard, name string, v verb, most int) {
 
 // Flush makes b, which is zero, a deletion of all jobs of a tube that are there now, and of the tombstones of
 // its name.
-func (c *tx) Flush(now Time, b *bulk, name []byte, out *Output) error {
+func (c *tx) Flush(now Time, b *bulk, name []byte, out *reply.Output) error {
 	sh := c.shared.shardFor(name)
 	sh.lock(c, now)
 	t := sh.byName[string(name)]
@@ -46,10 +47,10 @@ func (c *tx) Flush(now Time, b *bulk, name []byte, out *Output) error {
 }
 
 // DeleteJobs makes b, which is zero, a deletion of the first jobs of a tube in one state.
-func (c *tx) DeleteJobs(now Time, b *bulk, name []byte, in codec.State, bound uint32, out *Output) error {
+func (c *tx) DeleteJobs(now Time, b *bulk, name []byte, in codec.State, bound uint32, out *reply.Output) error {
 	sh, t := c.lockTube(now, name, out)
 	if t == nil {
-		return errNotFound
+		return reply.ErrNotFound
 	}
 	of := stateOf(in)
 	b.beginDeletion(sh, t.name, remove, int(min(int64(bound), int64(t.count(of)))))
@@ -67,7 +68,7 @@ func (c *tx) DeleteJobs(now Time, b *bulk, name []byte, in codec.State, bound ui
 
 // next does a slice of what is not found at the heads of queues. It returns false at the
 // end.
-func (d *deletion) next(b *bulk, out *Output) (more bool, err error) {
+func (d *deletion) next(b *bulk, out *reply.Output) (more bool, err error) {
 	if d.byID != nil {
 		return d.byID.next(b, out)
 	}
@@ -94,7 +95,7 @@ func (d *deletion) next(b *bulk, out *Output) (more bool, err error) {
 }
 
 // deleteTombstones deletes those of a tube that is flushed, some under each lock.
-func (d *deletion) deleteTombstones(b *bulk, out *Output) (more bool, err error) {
+func (d *deletion) deleteTombstones(b *bulk, out *reply.Output) (more bool, err error) {
 	if b.verb != flush {
 		return false, nil
 	}
@@ -121,7 +122,7 @@ type deletionByID struct {
 }
 
 // next deletes some of them, or goes on with looking for them.
-func (d *deletionByID) next(b *bulk, out *Output) (more bool, err error) {
+func (d *deletionByID) next(b *bulk, out *reply.Output) (more bool, err error) {
 	sh := b.shard
 	t := sh.byName[b.tube]
 	if t == nil || b.done >= b.most {

@@ -7,6 +7,7 @@ import (
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/pagedheap"
 	"trellis/engine/internal/queue"
+	"trellis/engine/internal/reply"
 )
 
 // A job with an expiry may be started until so many seconds after it was put. When that time comes
@@ -105,7 +106,7 @@ func (sh *shard) expireDue() {
 			continue
 		}
 		ch := sh.present(j)
-		var out Output // nobody waits for it
+		var out reply.Output // nobody waits for it
 		taken, err := sh.end(r, j, &ch, expired, &out)
 		if taken != nil {
 			return // it expires a moment later
@@ -124,7 +125,7 @@ func (sh *shard) expireDue() {
 
 // deleteExpired records that a job is deleted because it has expired, and frees it, but for the
 // tombstone that it may leave.
-func (sh *shard) deleteExpired(r ref, j *job, out *Output) error {
+func (sh *shard) deleteExpired(r ref, j *job, out *reply.Output) error {
 	t := sh.tubes[j.tube]
 	err := sh.delete(r, j, out)
 	if err == nil {

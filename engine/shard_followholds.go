@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/reply"
 )
 
 // Hold takes a reservation that is on record: the session has the job, whoever had it, and
@@ -61,7 +62,7 @@ func (f *Follower) session(id uint64) *reservationSet {
 		x := &struct {
 			set    reservationSet
 			holder holder
-		}{holder: holder{id: id, held: true}}
+		}{holder: holder{Source: reply.Source{Session: id}, held: true}}
 		x.set.holder = &x.holder
 		s = &x.set
 		f.absent[id] = s
@@ -119,7 +120,7 @@ func (f *Follower) end(s *reservationSet, now Time, pos journal.Pos) {
 		h.free()
 		sh.unlock(&f.tx)
 	}
-	delete(f.absent, s.holder.id)
+	delete(f.absent, s.holder.Session)
 }
 
 // endHolds ends all holds when the engine is about to serve.

@@ -3,6 +3,7 @@ package engine
 import (
 	"trellis/binlog/journal"
 	"trellis/engine/internal/clock"
+	"trellis/engine/internal/reply"
 )
 
 // A tube that is shut hands out no jobs: reserve takes those of other tubes, and clients that
@@ -121,10 +122,10 @@ func (t *tube) awaitOpening() {
 }
 
 // Pause shuts the tube of that name for so many seconds, or opens it if that is 0.
-func (c *tx) Pause(now Time, name []byte, delay uint32, out *Output) error {
+func (c *tx) Pause(now Time, name []byte, delay uint32, out *reply.Output) error {
 	sh, t := c.lockTube(now, name, out)
 	if t == nil {
-		return errNotFound
+		return reply.ErrNotFound
 	}
 	t.pauses++
 	t.pause, t.pausedUntil = delay, now+clock.Seconds(delay)

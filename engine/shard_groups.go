@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"trellis/engine/internal/hashtable"
+	"trellis/engine/internal/reply"
 )
 
 // A job that was put with the tag grp is a member of a group from its put until its end, in
@@ -248,7 +249,7 @@ func (gs *groups) waiting(g *jobGroup) int {
 type groupCount struct{ Members, Buried, Held int }
 
 // groupNamed returns the counts of the group of that name, which are 0 if there is none.
-func (e *shared) groupNamed(name string, out *Output) groupCount {
+func (e *shared) groupNamed(name string, out *reply.Output) groupCount {
 	n := e.groups.look(name)
 	e.notFound(out) // members and held jobs have come and gone in any shard
 	return n

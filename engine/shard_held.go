@@ -9,6 +9,7 @@ import (
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/fifo"
 	"trellis/engine/internal/queue"
+	"trellis/engine/internal/reply"
 )
 
 // A held job waits for its group to become complete. It stands in a queue of its tube, by id, and
@@ -323,7 +324,7 @@ func (sh *shard) fireFirst(l *heldList) error {
 	if ch.to = ready; ch.counters.delay > 0 {
 		ch.to, ch.at = delayed, sh.now+clock.Seconds(ch.counters.delay)
 	}
-	var nobody Output
+	var nobody reply.Output
 	if err := sh.change(r, j, &ch, &nobody); err != nil {
 		return err
 	}

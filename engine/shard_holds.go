@@ -5,6 +5,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/engine/internal/clock"
+	"trellis/engine/internal/reply"
 )
 
 // Holds is a further set of methods of a [Journal] that other servers share. They make the
@@ -41,14 +42,12 @@ func (e *shared) recordsHolds() (records, may bool) {
 // A holder is a session on record, in the sight of a shard. The session's loop owns it, or
 // whoever has claimed the session.
 type holder struct {
-	id     uint64
-	offset uint64 // where the command ends that is executed
-	told   bool   // a record has told of that command
-	held   bool   // a hold of the session was recorded
+	reply.Source
 
 	gone journal.Pos // what its number's end is on record up to; 0 if it is not
 	// closed: the session's end is recorded, or about to be. Whoever has a shard's lock may read it.
 	closed atomic.Bool
+	held   bool // a hold of the session was recorded
 	// patience is the time before which none of its times to run ends, as its client cannot be heard.
 	// Whoever has a shard's lock may read it.
 	patience atomic.Int64
@@ -57,30 +56,20 @@ type holder struct {
 // absence is for how long an absent session's times to run do not end: a touch may be on its way.
 const absence = 2 * clock.Second
 
-// origin is the command that a record tells of which is made now: the first record of a command
-// does. Nil stands for a session off the record.
-func (h *holder) origin() (o journal.Origin) {
-	if h != nil && !h.told && h.offset > 0 {
-		o = journal.Origin{Session: h.id, Offset: h.offset}
-	}
-	return o
-}
-
 // goOnRecord puts a client, the session of that id, on record: it has no reservations, or those that were the absent
 // session's. No record tells of what it does before the end of a command is known.
 func (cl *client) goOnRecord(session uint64, held *reservationSet) {
 	if cl.reserved = held; held == nil {
-		cl.set().holder = &holder{id: session, told: true}
+		cl.set().holder = &holder{Source: reply.Source{Session: session, Recorded: true}}
 	}
 }
 
-// offset is where in the input of a client on record the command ends that was executed last.
-func (cl *client) offset() uint64 { return cl.reserved.holder.offset }
-
-// commandEnds says where in the input of a client on record the command ends that is executed next, or, if records
-// have told of it, was executed last.
-func (cl *client) commandEnds(offset uint64, told bool) {
-	cl.reserved.holder.offset, cl.reserved.holder.told = offset, told
+// source is the client's session if that is on record, nil if it is not.
+func (cl *client) source() *reply.Source {
+	if cl.reserved == nil || cl.reserved.holder == nil {
+		return nil
+	}
+	return &cl.reserved.holder.Source
 }
 
 // RecordAll puts a client, the session of that id, on record, with all that it has reserved. It reports false, and
@@ -108,7 +97,7 @@ func (c *tx) recordAll(hs *reservationSet, session uint64, room *atomic.Int64) b
 	if _, err := c.shared.enterSession(session, false); err != nil {
 		return false
 	}
-	hs.holder = &holder{id: session, told: true} // no command has made these records
+	hs.holder = &holder{Source: reply.Source{Session: session, Recorded: true}} // no command has made these records
 	for h := hs.first; h != nil; h = h.next {
 		for r := range h.jobs.All() {
 			j := h.shard.job(r)
@@ -124,9 +113,9 @@ func (c *tx) recordAll(hs *reservationSet, session uint64, room *atomic.Int64) b
 // recordHold records that a session has a job until end, which was reserved so often then. A touch tells of its
 // command if no record has; any other hold does always, because a reserve-batch has many.
 func (sh *shard) recordHold(s *holder, j *job, end Time, reserves uint32, touch bool) (journal.Pos, error) {
-	h := journal.Hold{ID: j.ID, Session: s.id, End: sh.shared.wall(end), Offset: s.offset, Reserves: reserves}
+	h := journal.Hold{ID: j.ID, Session: s.Session, End: sh.shared.wall(end), Offset: s.Offset, Reserves: reserves}
 	if touch {
-		if h.Touch = !s.told && s.offset > 0; !h.Touch {
+		if h.Touch = !s.Recorded && s.Offset > 0; !h.Touch {
 			h.Offset = 0
 		}
 	}
@@ -134,20 +123,20 @@ func (sh *shard) recordHold(s *holder, j *job, end Time, reserves uint32, touch 
 	if err != nil {
 		return 0, err
 	}
-	s.told, s.held = true, true
+	s.Recorded, s.held = true, true
 	sh.recorded(pos)
 	return pos, nil
 }
 
 // touch starts the time to run of a reserved job anew, at a time that ends then. That is on
 // record if its session is.
-func (sh *shard) touch(h *reservations, r ref, j *job, end Time, out *Output) error {
+func (sh *shard) touch(h *reservations, r ref, j *job, end Time, out *reply.Output) error {
 	if s := h.of.holder; s != nil {
 		pos, err := sh.recordHold(s, j, end, sh.counters.At(j.counters).reserves, true)
 		if err != nil {
 			return err
 		}
-		out.recorded(pos)
+		out.Recorded(pos)
 	}
 	h.jobs.Remove(sh.table, &j.Links)
 	j.At = int64(end)

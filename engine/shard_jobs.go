@@ -3,17 +3,18 @@ package engine
 import (
 	"trellis/codec"
 	"trellis/engine/internal/clock"
+	"trellis/engine/internal/reply"
 )
 
 // What clients do with one job, by its id. Each operation finds the job, does all that belongs to it, and
-// returns errNotFound if there is no such job, or why the change could not be recorded. Then nothing has
+// returns reply.ErrNotFound if there is no such job, or why the change could not be recorded. Then nothing has
 // changed.
 
 // Delete deletes a job that a client has reserved, or that nobody has reserved unless it has to be.
-func (c *tx) Delete(now Time, id uint64, by *client, mustHave bool, out *Output) error {
+func (c *tx) Delete(now Time, id uint64, by *client, mustHave bool, out *reply.Output) error {
 	sh, r, j := c.lockJob(now, id, out)
 	if sh == nil {
-		return errNotFound
+		return reply.ErrNotFound
 	}
 	if !sh.reservedBy(by.reserved, j) && (j.state == reserved || mustHave) {
 		return c.refuse(sh, out)
@@ -29,10 +30,10 @@ func (c *tx) Delete(now Time, id uint64, by *client, mustHave bool, out *Output)
 }
 
 // Bury buries a job that a client has reserved.
-func (c *tx) Bury(now Time, id uint64, by *client, pri uint32, out *Output) error {
+func (c *tx) Bury(now Time, id uint64, by *client, pri uint32, out *reply.Output) error {
 	sh, r, j := c.lockReserved(now, id, by, out)
 	if sh == nil {
-		return errNotFound
+		return reply.ErrNotFound
 	}
 	ch := sh.present(j)
 	ch.to, ch.pri, ch.at = buried, pri, Time(sh.buries+1)
@@ -49,10 +50,10 @@ func (c *tx) Bury(now Time, id uint64, by *client, pri uint32, out *Output) erro
 
 // Touch starts the time to run of a job anew that a client has reserved. It is on record if the
 // reservation is.
-func (c *tx) Touch(now Time, id uint64, by *client, out *Output) error {
+func (c *tx) Touch(now Time, id uint64, by *client, out *reply.Output) error {
 	sh, r, j := c.lockReserved(now, id, by, out)
 	if sh == nil {
-		return errNotFound
+		return reply.ErrNotFound
 	}
 	err := sh.touch(sh.reservations[j.Next], r, j, now+clock.Seconds(j.ttr), out)
 	sh.unlock(c)
@@ -60,10 +61,10 @@ func (c *tx) Touch(now Time, id uint64, by *client, out *Output) error {
 }
 
 // KickJob makes a buried or delayed job ready.
-func (c *tx) KickJob(now Time, id uint64, out *Output) error {
+func (c *tx) KickJob(now Time, id uint64, out *reply.Output) error {
 	sh, r, j := c.lockJob(now, id, out)
 	if sh == nil {
-		return errNotFound
+		return reply.ErrNotFound
 	}
 	if j.state != buried && j.state.shown() != delayed {
 		return c.refuse(sh, out)
@@ -75,16 +76,16 @@ func (c *tx) KickJob(now Time, id uint64, out *Output) error {
 
 // MoveJob moves a job to another tube. One that a client has reserved is ready there; one that others
 // have reserved is not found.
-func (c *tx) MoveJob(now Time, id uint64, by *client, tube string, out *Output) error {
+func (c *tx) MoveJob(now Time, id uint64, by *client, tube string, out *reply.Output) error {
 	to := c.shared.shardFor([]byte(tube))
 	from, r, j, locked := c.lockJobWith(to.self, now, id, out)
 	if from == nil {
-		return errNotFound
+		return reply.ErrNotFound
 	}
 	if j.state == reserved && !from.reservedBy(by.reserved, j) || j.state == tombstone {
-		out.dependOn(from.dependsOnEnds())
+		out.DependOn(from.dependsOnEnds())
 		c.unlockAll(locked)
-		return errNotFound
+		return reply.ErrNotFound
 	}
 	c.spend(j.moveCost())
 	err := from.move(r, j, to, tube, out)
@@ -93,18 +94,18 @@ func (c *tx) MoveJob(now Time, id uint64, by *client, tube string, out *Output) 
 }
 
 // Peek appends a job, as clients are shown it.
-func (c *tx) Peek(now Time, id uint64, out *Output) error {
+func (c *tx) Peek(now Time, id uint64, out *reply.Output) error {
 	sh, _, j := c.lockJob(now, id, out)
 	if sh == nil {
-		return errNotFound
+		return reply.ErrNotFound
 	}
-	out.appendFound(sh, j)
+	sh.appendFound(out, j)
 	sh.unlock(c)
 	return nil
 }
 
 // PeekFirst is Peek for the first job in a state of the tube that the client uses, which is not reserved.
-func (c *tx) PeekFirst(now Time, cl *client, of codec.State, out *Output) error {
+func (c *tx) PeekFirst(now Time, cl *client, of codec.State, out *reply.Output) error {
 	t, sh := cl.used, cl.used.shard
 	sh.lock(c, now)
 	return c.peekFirst(sh, t, stateOf(of), out)
@@ -112,11 +113,11 @@ func (c *tx) PeekFirst(now Time, cl *client, of codec.State, out *Output) error 
 
 // PeekTube is PeekFirst for the tube of that name. Of reserved jobs, rest has to find the one with the smallest
 // id; otherwise it is nil.
-func (c *tx) PeekTube(now Time, name []byte, of codec.State, out *Output) (rest *reservedPeek, err error) {
+func (c *tx) PeekTube(now Time, name []byte, of codec.State, out *reply.Output) (rest *reservedPeek, err error) {
 	sh, t := c.lockTube(now, name, out)
 	switch {
 	case t == nil:
-		return nil, errNotFound
+		return nil, reply.ErrNotFound
 	case of != codec.Reserved:
 		return nil, c.peekFirst(sh, t, stateOf(of), out)
 	}
@@ -125,12 +126,12 @@ func (c *tx) PeekTube(now Time, name []byte, of codec.State, out *Output) (rest 
 	return rest, nil
 }
 
-func (c *tx) peekFirst(sh *shard, t *tube, of state, out *Output) error {
+func (c *tx) peekFirst(sh *shard, t *tube, of state, out *reply.Output) error {
 	r := t.firstShown(of)
 	if r == 0 {
 		return c.refuse(sh, out)
 	}
-	out.appendFound(sh, sh.job(r))
+	sh.appendFound(out, sh.job(r))
 	sh.unlock(c)
 	return nil
 }
@@ -146,13 +147,13 @@ type jobSnapshot struct {
 }
 
 // Job returns what clients are told of a job.
-func (c *tx) Job(now Time, id uint64, out *Output) (x jobSnapshot, err error) {
+func (c *tx) Job(now Time, id uint64, out *reply.Output) (x jobSnapshot, err error) {
 	sh, _, j := c.lockJob(now, id, out)
 	if sh == nil {
-		return x, errNotFound
+		return x, reply.ErrNotFound
 	}
 	defer sh.unlock(c)
-	out.dependOn(sh.dependsOn(sh.now))
+	out.DependOn(sh.dependsOn(sh.now))
 	var n counters
 	if j.counters != 0 {
 		n = *sh.counters.At(j.counters)

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/reply"
 )
 
 // Journal makes changes outlive the process. The engine calls it under the lock
@@ -85,15 +86,15 @@ func (sh *shard) dependsOnEnds() journal.Pos { return journal.Pos(sh.journal.las
 
 // record records a change of a job that has not been made yet: the first one puts the
 // job on record.
-func (sh *shard) record(j *job, ch *change, out *Output) error {
+func (sh *shard) record(j *job, ch *change, out *reply.Output) error {
 	log := sh.shared.cfg.Journal
 	switch {
 	case log == nil:
 		return nil
 	case j.state == unqueued:
 		r := sh.describe(j, ch)
-		if out.by != nil {
-			r.Origin = out.by.origin()
+		if by := out.Source(); by != nil {
+			r.Origin = by.Origin()
 		}
 		ticket, err := log.Put(r)
 		if err != nil {
@@ -103,8 +104,8 @@ func (sh *shard) record(j *job, ch *change, out *Output) error {
 		return nil
 	}
 	r := sh.describe(j, ch)
-	if out.by != nil {
-		r.Origin = out.by.origin()
+	if by := out.Source(); by != nil {
+		r.Origin = by.Origin()
 	}
 	if ch.to == reserved && sh.shared.holds != nil && sh.shared.holds.RecordsHolds() {
 		r.State = journal.Stays
@@ -118,17 +119,17 @@ func (sh *shard) record(j *job, ch *change, out *Output) error {
 }
 
 // recordedPut notes that a job's first record was written.
-func (sh *shard) recordedPut(j *job, t journal.Ticket, out *Output) {
+func (sh *shard) recordedPut(j *job, t journal.Ticket, out *reply.Output) {
 	j.segment = t.Segment
 	sh.recorded(t.Pos)
-	out.recorded(t.Pos)
+	out.Recorded(t.Pos)
 }
 
 // recordedEnd notes a record by which a job, or its state, has come to an end.
-func (sh *shard) recordedEnd(pos journal.Pos, out *Output) {
+func (sh *shard) recordedEnd(pos journal.Pos, out *reply.Output) {
 	sh.recorded(pos)
 	sh.journal.lastEnd.Store(uint64(pos))
-	out.recorded(pos)
+	out.Recorded(pos)
 }
 
 // former is the last full record of a job or tombstone.
@@ -148,13 +149,13 @@ func (sh *shard) former(j *job) journal.Former {
 	}
 }
 
-func (sh *shard) recordDelete(j *job, out *Output) error {
+func (sh *shard) recordDelete(j *job, out *reply.Output) error {
 	if !sh.journaled() {
 		return nil
 	}
 	var pos journal.Pos
 	var err error
-	if by := out.by.origin(); by == (journal.Origin{}) {
+	if by := out.Source().Origin(); by == (journal.Origin{}) {
 		pos, err = sh.shared.cfg.Journal.Delete(j.ID, sh.former(j))
 	} else {
 		pos, err = sh.shared.holds.DeleteFor(j.ID, sh.former(j), by)
@@ -203,7 +204,7 @@ func (e *shared) sinceStart(wall int64) Time { return Time(wall - e.start.Load()
 // restart it is ready, as every reserved job is. Where there is no disk space to record
 // that, it will be where it was, unless others follow the journal: they must not know
 // another state, and the command is refused.
-func (sh *shard) recordTaken(j *job, out *Output) error {
+func (sh *shard) recordTaken(j *job, out *reply.Output) error {
 	if j.state == ready {
 		return nil
 	}

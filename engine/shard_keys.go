@@ -10,6 +10,7 @@ import (
 	"trellis/binlog/journal"
 	"trellis/engine/account"
 	"trellis/engine/internal/queue"
+	"trellis/engine/internal/reply"
 )
 
 // Jobs that were put with tags have keys, or other terms. What a shard knows of those lies beside the jobs,
@@ -402,7 +403,7 @@ func (sh *shard) attachNew(t *tube, j *job, keys *journal.Keys) (*keyed, error) 
 }
 
 // raise records a job's priority and gives it to the job.
-func (sh *shard) raise(r ref, j *job, pri uint32, out *Output) error {
+func (sh *shard) raise(r ref, j *job, pri uint32, out *reply.Output) error {
 	ch := sh.present(j)
 	ch.pri = pri
 	if err := sh.record(j, &ch, out); err != nil {

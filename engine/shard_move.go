@@ -6,6 +6,7 @@ import (
 	"trellis/binlog/journal"
 	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
+	"trellis/engine/internal/reply"
 )
 
 var errTooManyTubes = errors.New("there are as many tubes as there may be")
@@ -13,7 +14,7 @@ var errTooManyTubes = errors.New("there are as many tubes as there may be")
 // move records that a job goes to another tube, and moves it. Both shards are locked. A
 // reserved job is ready afterwards, a buried one last; any other keeps its position in the
 // order. If it cannot be recorded, or there is no room, nothing changes.
-func (sh *shard) move(r ref, j *job, to *shard, name string, out *Output) error {
+func (sh *shard) move(r ref, j *job, to *shard, name string, out *reply.Output) error {
 	if sh.tubes[j.tube].name == name {
 		if j.state != reserved {
 			return nil
@@ -45,7 +46,7 @@ func (sh *shard) move(r ref, j *job, to *shard, name string, out *Output) error 
 
 // moveTo records that a job goes to another tube, where it is what ch says, and moves it.
 // Both shards are locked. If it cannot be recorded, or there is no room, nothing changes.
-func (sh *shard) moveTo(r ref, j *job, ch *change, to *shard, name string, out *Output) error {
+func (sh *shard) moveTo(r ref, j *job, ch *change, to *shard, name string, out *reply.Output) error {
 	old := sh.tubes[j.tube]
 	t := to.tube([]byte(name), true)
 	if t == nil {
@@ -101,7 +102,7 @@ func (sh *shard) moveTo(r ref, j *job, ch *change, to *shard, name string, out *
 
 // endMoved has a job expire that was moved, or that is about to be given back by that. It returns
 // false if that cannot be now.
-func (sh *shard) endMoved(id uint64, out *Output) (done bool) {
+func (sh *shard) endMoved(id uint64, out *reply.Output) (done bool) {
 	r, j := sh.find(id)
 	ch := sh.present(j)
 	taken, err := sh.end(r, j, &ch, expired, out)
@@ -139,7 +140,7 @@ func (sh *shard) keysIn(to *shard, name string, j *job) (keys journal.Keys, take
 }
 
 // moveWithin moves a job to a tube of the same shard.
-func (sh *shard) moveWithin(r ref, j *job, t *tube, ch *change, keys journal.Keys, out *Output) error {
+func (sh *shard) moveWithin(r ref, j *job, t *tube, ch *change, keys journal.Keys, out *reply.Output) error {
 	if err := sh.provide(j, ch); err != nil {
 		return err
 	}
@@ -160,7 +161,7 @@ func (sh *shard) moveWithin(r ref, j *job, t *tube, ch *change, keys journal.Key
 }
 
 // moveAway moves a job to a tube of another shard.
-func (sh *shard) moveAway(r ref, j *job, t *tube, ch *change, keys journal.Keys, out *Output) error {
+func (sh *shard) moveAway(r ref, j *job, t *tube, ch *change, keys journal.Keys, out *reply.Output) error {
 	to := t.shard
 	body, err := to.bodies.Alloc(j.size)
 	if err != nil {
@@ -212,7 +213,7 @@ func (sh *shard) rekey(t *tube, j *job, k *keyed, keys journal.Keys) {
 
 // recordMove records all of a job as it will be in the tube t, where moved will stand for
 // it.
-func (sh *shard) recordMove(j, moved *job, t *tube, ch *change, keys journal.Keys, out *Output) error {
+func (sh *shard) recordMove(j, moved *job, t *tube, ch *change, keys journal.Keys, out *reply.Output) error {
 	e := sh.shared
 	if e.cfg.Journal == nil {
 		return nil
@@ -220,7 +221,7 @@ func (sh *shard) recordMove(j, moved *job, t *tube, ch *change, keys journal.Key
 	r := &sh.journal.record
 	*r = e.recordOf(j, ch, t.name, sh.body(j))
 	r.Keys = keys
-	r.Origin = out.by.origin()
+	r.Origin = out.Source().Origin()
 	ticket, err := e.cfg.Journal.Replace(r, sh.former(j))
 	if err != nil {
 		return err

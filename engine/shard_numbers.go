@@ -189,7 +189,7 @@ func (g *numbers) dismiss(of func(number uint32) bool) (held []*reservationSet) 
 			g.come(id)
 		}
 	}
-	slices.SortFunc(held, func(a, b *reservationSet) int { return cmp.Compare(a.holder.id, b.holder.id) })
+	slices.SortFunc(held, func(a, b *reservationSet) int { return cmp.Compare(a.holder.Session, b.holder.Session) })
 	return held
 }
 

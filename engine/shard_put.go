@@ -11,6 +11,7 @@ import (
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
+	"trellis/engine/internal/reply"
 )
 
 // incoming is a put whose body is still arriving, or whose record waits for room in the journal. It
@@ -74,7 +75,7 @@ func (in *incoming) change() change {
 // it appends the reply that says so, and returns errDuplicate. Where the journal has no room, the put waits: rest
 // is to be finished with EndPut when there is some. A put that is refused, and for which there would be room, uses
 // up an id, and the result is errRefused.
-func (c *tx) Put(now Time, cl *client, cmd *codec.Command, refused bool, out *Output) (
+func (c *tx) Put(now Time, cl *client, cmd *codec.Command, refused bool, out *reply.Output) (
 	id uint64, rest *incoming, err error,
 ) {
 	t := cl.used
@@ -166,7 +167,7 @@ func (c *tx) admit(t *tube, size uint32, keys *journal.Keys) (account *account.T
 // insert makes a job of a put whose body lies in the shard, records it if it is not on
 // record, and queues it. If that cannot be, it frees all that the put took, unless the
 // journal will soon have room.
-func (c *tx) insert(t *tube, in *incoming, out *Output) error {
+func (c *tx) insert(t *tube, in *incoming, out *reply.Output) error {
 	sh := t.shard
 	if in.keys != nil {
 		c.spend(keyedCost)
@@ -216,11 +217,11 @@ func (c *tx) insert(t *tube, in *incoming, out *Output) error {
 // abort ends a put that cannot become a job. It frees what the put took, and returns why.
 // If the reason is that the journal has no room at this moment, it frees nothing: the put
 // is tried again.
-func (c *tx) abort(t *tube, in *incoming, why error, out *Output) error {
+func (c *tx) abort(t *tube, in *incoming, why error, out *reply.Output) error {
 	if errors.Is(why, journal.ErrRoom) {
 		return why
 	}
-	if err := c.unrecord(t, in, out.by); errors.Is(err, journal.ErrRoom) {
+	if err := c.unrecord(t, in, out.Source()); errors.Is(err, journal.ErrRoom) {
 		return err
 	}
 	c.discard(t, in)
@@ -228,16 +229,16 @@ func (c *tx) abort(t *tube, in *incoming, why error, out *Output) error {
 }
 
 // unrecord records that a put that is on record has no job.
-func (c *tx) unrecord(t *tube, in *incoming, client *holder) error {
+func (c *tx) unrecord(t *tube, in *incoming, by *reply.Source) error {
 	if in.ticket.Segment == 0 {
 		return nil
 	}
 	former := journal.Former{Segment: in.ticket.Segment, Size: journal.Size(t.name, int(in.size))}
 	var err error
-	if by := client.origin(); by == (journal.Origin{}) {
+	if origin := by.Origin(); origin == (journal.Origin{}) {
 		_, err = c.shared.cfg.Journal.Delete(in.id, former)
 	} else { // or else it would look like the delete of a job that was put
-		_, err = c.shared.holds.DeleteFor(in.id, former, by)
+		_, err = c.shared.holds.DeleteFor(in.id, former, origin)
 	}
 	if !errors.Is(err, journal.ErrRoom) {
 		c.ahead[in.era].Add(-1)
@@ -249,14 +250,14 @@ func (c *tx) unrecord(t *tube, in *incoming, client *holder) error {
 // journal copies the body, and nobody is to wait for that at the shard's lock. Nobody
 // else can know of the job yet. A put with tags is not recorded so: whether it becomes a
 // job is known only under that lock.
-func (c *tx) recordLarge(t *tube, in *incoming, out *Output) (err error) {
+func (c *tx) recordLarge(t *tube, in *incoming, out *reply.Output) (err error) {
 	e := c.shared
 	if e.cfg.Journal == nil || in.size < pinnedSize || in.ticket.Segment != 0 || in.keys != nil {
 		return nil
 	}
 	j, ch := in.job(), in.change()
 	r := e.recordOf(&j, &ch, t.name, in.bytes)
-	r.Origin = out.by.origin()
+	r.Origin = out.Source().Origin()
 	in.era = e.era.Load() & 1
 	c.ahead[in.era].Add(1)
 	if in.ticket, err = e.cfg.Journal.Put(&r); err != nil {
@@ -361,7 +362,7 @@ func (c *tx) admitMore(in *incoming, n int) bool {
 func (in *incoming) CompletePut(now Time) { in.since = now }
 
 // EndPut makes a job of a put whose body has come, as Put does.
-func (c *tx) EndPut(now Time, cl *client, in *incoming, out *Output) (id uint64, err error) {
+func (c *tx) EndPut(now Time, cl *client, in *incoming, out *reply.Output) (id uint64, err error) {
 	t := cl.used
 	id = in.id
 	recorded := c.recordLarge(t, in, out)
@@ -383,14 +384,10 @@ func (c *tx) EndPut(now Time, cl *client, in *incoming, out *Output) (id uint64,
 func (c *tx) DiscardPut(now Time, cl *client, in *incoming) (done bool) {
 	t := cl.used
 	if in.id != 0 {
-		var by *holder
-		if cl.reserved != nil {
-			by = cl.reserved.holder
-		}
 		t.shard.lock(c, now)
 		// If that fails for good, a restart brings the job: nobody was told that there
 		// is none.
-		wait := errors.Is(c.unrecord(t, in, by), journal.ErrRoom)
+		wait := errors.Is(c.unrecord(t, in, cl.source()), journal.ErrRoom)
 		if !wait {
 			c.discard(t, in)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/reply"
 )
 
 // putKeys are the keys and terms of a put in one piece of memory. One that is done at once has
@@ -51,7 +52,7 @@ var errDuplicate = errors.New("the unique key has a holder")
 // findDuplicate answers a put whose unique key has a holder, and gives that the put's
 // priority if it is more urgent. It returns errDuplicate then, or why the priority could not
 // be changed, and nil if the key is free.
-func (c *tx) findDuplicate(t *tube, in *incoming, out *Output) error {
+func (c *tx) findDuplicate(t *tube, in *incoming, out *reply.Output) error {
 	sh := t.shard
 	k := sh.holder(t.name, in.keys.Unique)
 	if k == nil {
@@ -62,8 +63,8 @@ func (c *tx) findDuplicate(t *tube, in *incoming, out *Output) error {
 		sh.loseKey(k)
 		return nil
 	}
-	out.showsState()
-	out.dependOn(sh.dependsOn(sh.now))
+	out.ShowsState()
+	out.DependOn(sh.dependsOn(sh.now))
 	if j.state != tombstone && in.pri < j.pri {
 		if err := sh.raise(r, j, in.pri, out); err != nil {
 			return err

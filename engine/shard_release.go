@@ -1,10 +1,12 @@
 package engine
 
+import "trellis/engine/internal/reply"
+
 // Release releases a job that a client has reserved.
-func (c *tx) Release(now Time, id uint64, by *client, pri, delay uint32, out *Output) error {
+func (c *tx) Release(now Time, id uint64, by *client, pri, delay uint32, out *reply.Output) error {
 	sh, r, j := c.lockReserved(now, id, by, out)
 	if sh == nil {
-		return errNotFound
+		return reply.ErrNotFound
 	}
 	var ch change
 	what := sh.released(j, pri, delay, &ch)
@@ -26,7 +28,7 @@ func (sh *shard) released(j *job, pri, delay uint32, ch *change) fate {
 }
 
 // changeReleased records and makes what released has told of a job that is not buried.
-func (sh *shard) changeReleased(r ref, j *job, ch *change, what fate, out *Output) error {
+func (sh *shard) changeReleased(r ref, j *job, ch *change, what fate, out *reply.Output) error {
 	t := sh.tubes[j.tube]
 	if what == expired {
 		err := sh.deleteExpired(r, j, out)
@@ -45,17 +47,17 @@ func (sh *shard) changeReleased(r ref, j *job, ch *change, what fate, out *Outpu
 
 // releaseDead is Release for a job that goes to the dead tube. While it has no lock, the
 // job or the setting may change: it looks anew when it has those of both shards.
-func (c *tx) releaseDead(now Time, id uint64, by *client, pri, delay uint32, out *Output) error {
+func (c *tx) releaseDead(now Time, id uint64, by *client, pri, delay uint32, out *reply.Output) error {
 	var dead shardSet
 	for {
 		sh, r, j, locked := c.lockJobWith(dead, now, id, out)
 		if sh == nil {
-			return errNotFound
+			return reply.ErrNotFound
 		}
 		if !sh.reservedBy(by.reserved, j) {
-			out.dependOn(sh.dependsOnEnds())
+			out.DependOn(sh.dependsOnEnds())
 			c.unlockAll(locked)
-			return errNotFound
+			return reply.ErrNotFound
 		}
 		var ch change
 		what := sh.released(j, pri, delay, &ch)

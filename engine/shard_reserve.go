@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/reply"
 )
 
 // A request is what a client asks for that reserves.
@@ -27,7 +28,7 @@ const (
 
 // Reserve reserves the first ready job of the watched tubes, or that of the tube which the weights choose, and
 // appends the reply; or it queues the client for one.
-func (c *tx) Reserve(now Time, q *request, out *Output) (verdict, error) {
+func (c *tx) Reserve(now Time, q *request, out *reply.Output) (verdict, error) {
 	c.spend(len(q.Client.watched) / watchesPerCost)
 	// The shards in which it has reserved jobs matter only for the safety
 	// margin, but they must be looked at in the same moment.
@@ -39,7 +40,7 @@ func (c *tx) Reserve(now Time, q *request, out *Output) (verdict, error) {
 }
 
 // reserveFirst is Reserve with all locks held.
-func (c *tx) reserveFirst(now Time, q *request, out *Output) (verdict, error) {
+func (c *tx) reserveFirst(now Time, q *request, out *reply.Output) (verdict, error) {
 	var first *job
 	var r ref
 	var from *tube
@@ -68,13 +69,13 @@ func (c *tx) reserveFirst(now Time, q *request, out *Output) (verdict, error) {
 	if err != nil {
 		return gotJob, err
 	}
-	out.dependOn(max(pos, held))
-	out.appendReserved(sh, first, q.Informed)
+	out.DependOn(max(pos, held))
+	sh.appendReserved(out, first, q.Informed)
 	return gotJob, nil
 }
 
 // waitOr queues the client for a job, unless there is a reason not to. All locks are held.
-func (c *tx) waitOr(now Time, q *request, out *Output) verdict {
+func (c *tx) waitOr(now Time, q *request, out *reply.Output) verdict {
 	soon := MaxTime
 	for h := q.Client.reserved.list(); h != nil; h = h.next {
 		soon = min(soon, h.marginBegins())
@@ -102,15 +103,15 @@ func (c *tx) waitOr(now Time, q *request, out *Output) verdict {
 
 // Handed appends the reply that hands out the job of that id, for which a client has waited and which the reply
 // depends on pos. It returns false if the client does not have the job any more.
-func (c *tx) Handed(now Time, id uint64, cl *client, pos journal.Pos, informed bool, out *Output) bool {
+func (c *tx) Handed(now Time, id uint64, cl *client, pos journal.Pos, informed bool, out *reply.Output) bool {
 	sh, _, j := c.shared.lockJob(c, id, now)
 	if sh == nil {
 		return false
 	}
 	has := sh.reservedBy(cl.reserved, j)
 	if has {
-		out.dependOn(pos)
-		out.appendReserved(sh, j, informed)
+		out.DependOn(pos)
+		sh.appendReserved(out, j, informed)
 	}
 	sh.unlock(c)
 	return has
@@ -118,10 +119,10 @@ func (c *tx) Handed(now Time, id uint64, cl *client, pos journal.Pos, informed b
 
 // ReserveJob reserves the job of that id, whatever state it is in, and appends the reply. works: the
 // client has begun to work, even if there is no memory for the reservation.
-func (c *tx) ReserveJob(now Time, id uint64, cl *client, informed bool, out *Output) (works bool, err error) {
+func (c *tx) ReserveJob(now Time, id uint64, cl *client, informed bool, out *reply.Output) (works bool, err error) {
 	sh, r, j := c.lockJob(now, id, out)
 	if sh == nil {
-		return false, errNotFound
+		return false, reply.ErrNotFound
 	}
 	if j.state == reserved || sh.passedOver(j) || j.state == held && !sh.shared.cfg.Stock || !sh.tubes[j.tube].mayStart() {
 		return false, c.refuse(sh, out)
@@ -140,8 +141,8 @@ func (c *tx) ReserveJob(now Time, id uint64, cl *client, informed bool, out *Out
 	}
 	held, err := sh.reserve(cl.set(), r, j)
 	if err == nil {
-		out.dependOn(max(pos, held))
-		out.appendReserved(sh, j, informed)
+		out.DependOn(max(pos, held))
+		sh.appendReserved(out, j, informed)
 	}
 	sh.unlock(c)
 	return true, err

@@ -1,5 +1,7 @@
 package engine
 
+import "trellis/engine/internal/reply"
+
 // A reservedPeek finds the reserved job of a tube with the smallest id. There is no queue of them, and by
 // the time when all were looked at the first of them may not be reserved any more.
 type reservedPeek struct {
@@ -13,8 +15,8 @@ const (
 )
 
 // Turn does as much as the round's budget allows, and returns true if there is more to do. At the end it
-// appends the job, or returns errNotFound.
-func (p *reservedPeek) Turn(c *tx, now Time, out *Output) (more bool, err error) {
+// appends the job, or returns reply.ErrNotFound.
+func (p *reservedPeek) Turn(c *tx, now Time, out *reply.Output) (more bool, err error) {
 	if !p.run(c, now) {
 		return true, nil
 	}
@@ -23,7 +25,7 @@ func (p *reservedPeek) Turn(c *tx, now Time, out *Output) (more bool, err error)
 	p.sort(len(p.found))
 	for i := range p.found {
 		if _, j := sh.find(p.found[i].id); j != nil && j.state == reserved && sh.tubes[j.tube].name == p.tube {
-			out.appendFound(sh, j)
+			sh.appendFound(out, j)
 			return false, nil
 		}
 	}
@@ -33,6 +35,6 @@ func (p *reservedPeek) Turn(c *tx, now Time, out *Output) (more bool, err error)
 		return true, nil
 	}
 	// Reservations here are so short that the first ones are over before all are known.
-	out.dependOn(sh.dependsOnEnds())
-	return false, errNotFound
+	out.DependOn(sh.dependsOnEnds())
+	return false, reply.ErrNotFound
 }

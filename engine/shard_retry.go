@@ -5,6 +5,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/engine/internal/clock"
+	"trellis/engine/internal/reply"
 )
 
 // A cause is how a reservation has ended that did not end well.
@@ -90,7 +91,7 @@ func (sh *shard) lapse(r ref, j *job, by cause) (taken *shard) {
 	what := sh.failed(j, &ch, by)
 	if t.buries(what) || what == expired {
 		// If there is no room for it, it is judged again when it fails next, or a second later.
-		var out Output // nobody waits for it
+		var out reply.Output // nobody waits for it
 		taken, err := sh.end(r, j, &ch, what, &out)
 		if taken == nil && err == nil {
 			t.countFailure(by, what)
@@ -154,7 +155,7 @@ func (sh *shard) recordLapse(j *job, ch *change) error {
 	}
 	pos, err := record(sh.describe(j, ch))
 	if err == nil {
-		var out Output // nobody waits for it
+		var out reply.Output // nobody waits for it
 		sh.recordedEnd(pos, &out)
 	}
 	return err
@@ -162,7 +163,7 @@ func (sh *shard) recordLapse(j *job, ch *change) error {
 
 // end makes a dead letter of a job, or has it expire. It returns why that cannot be, or, if the lock
 // of the dead tube's shard is not to be had, that shard.
-func (sh *shard) end(r ref, j *job, ch *change, what fate, out *Output) (taken *shard, err error) {
+func (sh *shard) end(r ref, j *job, ch *change, what fate, out *reply.Output) (taken *shard, err error) {
 	t := sh.tubes[j.tube]
 	if !t.buries(what) {
 		return nil, sh.deleteExpired(r, j, out)

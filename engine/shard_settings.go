@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/reply"
 )
 
 // A tube's setting says how its jobs are handed out, and what becomes of those that fail. It
@@ -150,11 +151,11 @@ func (g *settings) size() int {
 
 // set records the setting of a tube, which the shard has, and puts it in force. out depends on the
 // record, or, if nothing changes, on what made it so.
-func (sh *shard) set(x *journal.Setting, out *Output) error {
+func (sh *shard) set(x *journal.Setting, out *reply.Output) error {
 	e := sh.shared
 	was := sh.setting(x.Tube)
 	if was.Policy == x.Policy {
-		out.dependOn(e.settings.recorded())
+		out.DependOn(e.settings.recorded())
 		return nil
 	}
 	fresh := was.IsDefault()
@@ -165,14 +166,14 @@ func (sh *shard) set(x *journal.Setting, out *Output) error {
 	if sh.journaled() {
 		var err error
 		recorded := *x
-		recorded.Origin = out.by.origin()
+		recorded.Origin = out.Source().Origin()
 		if pos, err = e.cfg.Journal.Set(&recorded); err != nil {
 			if fresh {
 				e.settings.cancel()
 			}
 			return err
 		}
-		out.recorded(pos)
+		out.Recorded(pos)
 	}
 	e.settings.keep(x, fresh, pos)
 	sh.putInForce(x)
@@ -180,7 +181,7 @@ func (sh *shard) set(x *journal.Setting, out *Output) error {
 }
 
 // ChangeSetting changes the policy of the tubes of that name, as change says, and records that.
-func (c *tx) ChangeSetting(now Time, tube string, change func(*journal.Policy), out *Output) error {
+func (c *tx) ChangeSetting(now Time, tube string, change func(*journal.Policy), out *reply.Output) error {
 	sh := c.shared.shardFor([]byte(tube))
 	sh.lock(c, now)
 	x := sh.setting(tube)

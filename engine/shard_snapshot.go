@@ -6,6 +6,7 @@ import (
 	"trellis/codec"
 	"trellis/engine/histogram"
 	"trellis/engine/internal/clock"
+	"trellis/engine/internal/reply"
 )
 
 // Snapshot is what the whole server counts. Counters are since its start.
@@ -115,12 +116,12 @@ func (c *tx) AddTo(s *Snapshot, now Time) *Snapshot {
 }
 
 // Tube returns the numbers of the tube of that name, with the rest of a pause as of now.
-func (c *tx) Tube(now Time, name []byte, out *Output) (n TubeSnapshot, err error) {
+func (c *tx) Tube(now Time, name []byte, out *reply.Output) (n TubeSnapshot, err error) {
 	sh, t := c.lockTube(now, name, out)
 	if t == nil {
-		return n, errNotFound
+		return n, reply.ErrNotFound
 	}
-	out.dependOn(sh.dependsOn(sh.now))
+	out.DependOn(sh.dependsOn(sh.now))
 	n = t.snapshot()
 	n.PauseLeft = time.Duration(max(0, t.pausedUntil-now))
 	sh.unlock(c)

@@ -6,6 +6,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/reply"
 	"trellis/engine/internal/sliceheap"
 )
 
@@ -64,13 +65,13 @@ func newSurvey(sh *shard, name string, of state, most int) *survey {
 // ones, or those behind the job with that id. It may be the one at which the client's last list has ended.
 // A job in a tube that is not permitted is not known; nil permits all.
 func (c *tx) Survey(
-	now Time, name []byte, in codec.State, most int, behind uint64, last listEnd, permits func(string) bool, out *Output,
+	now Time, name []byte, in codec.State, most int, behind uint64, last listEnd, permits func(string) bool, out *reply.Output,
 ) (*survey, error) {
 	of := stateOf(in)
 	after, known := c.behind(now, name, of, behind, last, permits)
 	sh, t := c.lockTube(now, name, out)
 	if t == nil {
-		return nil, errNotFound
+		return nil, reply.ErrNotFound
 	}
 	if !known {
 		return nil, c.refuse(sh, out)

@@ -6,6 +6,7 @@ import (
 	"trellis/binlog/journal"
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/queue"
+	"trellis/engine/internal/reply"
 )
 
 // A tombstone is what is left of a deleted job that keeps its unique key for some time: the
@@ -40,7 +41,7 @@ func (sh *shard) leavesTombstone(j *job) bool {
 }
 
 // makeTombstone records that a job is deleted and leaves a tombstone, and makes it one.
-func (sh *shard) makeTombstone(r ref, j *job, out *Output) error {
+func (sh *shard) makeTombstone(r ref, j *job, out *reply.Output) error {
 	t, k := sh.tubes[j.tube], sh.keyedOf(j)
 	keys := k.keys()
 	left := keys.Tombstone()
@@ -48,7 +49,7 @@ func (sh *shard) makeTombstone(r ref, j *job, out *Output) error {
 	if sh.journaled() {
 		x := &sh.journal.record
 		*x = journal.Record{
-			ID: j.ID, State: journal.Deleted, Due: sh.shared.wall(end), Tube: t.name, Keys: left, Origin: out.by.origin(),
+			ID: j.ID, State: journal.Deleted, Due: sh.shared.wall(end), Tube: t.name, Keys: left, Origin: out.Source().Origin(),
 		}
 		ticket, err := sh.shared.cfg.Journal.Replace(x, sh.former(j))
 		if err != nil {
@@ -115,7 +116,7 @@ func (sh *shard) recordTombstone(j *job) journal.Record {
 }
 
 // deleteTombstone records the end of a tombstone and frees it.
-func (sh *shard) deleteTombstone(r ref, j *job, out *Output) error {
+func (sh *shard) deleteTombstone(r ref, j *job, out *reply.Output) error {
 	if err := sh.recordDelete(j, out); err != nil {
 		return err
 	}
@@ -136,7 +137,7 @@ func (d *tombstones) Expire(now int64) (done bool) {
 			return false
 		}
 		r := d.heap.First().Ref
-		var nobody Output
+		var nobody reply.Output
 		switch err := sh.deleteTombstone(r, sh.job(r), &nobody); {
 		case err == nil:
 		case errors.Is(err, journal.ErrRoom):
@@ -181,7 +182,7 @@ func (s *keyspace) unlist(k *keyed) {
 
 // deleteTombstones looks at up to budget tombstones of a tube's name, deletes those whose ids
 // are not greater than newest, and returns how many it has looked at.
-func (sh *shard) deleteTombstones(name string, newest uint64, budget int, out *Output) (seen int, err error) {
+func (sh *shard) deleteTombstones(name string, newest uint64, budget int, out *reply.Output) (seen int, err error) {
 	for ; seen < budget; seen++ {
 		s := sh.keyspaceOf(name)
 		if s == nil || s.first == nil {

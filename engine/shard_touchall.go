@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"trellis/engine/internal/clock"
+	"trellis/engine/internal/reply"
 )
 
 // touches start the times to run of all of a session's reservations anew, shard by shard.
@@ -12,19 +13,19 @@ type touches struct {
 	reservations *reservations // of the session, which is next
 	cursor       ref           // of a scan of their shard; 0 if there is none
 	touched      uint64
-	changes      Output // what the touches depend on
+	changes      reply.Output // what the touches depend on
 }
 
 // touchesOf are those of all reservations that a session has now, by the command for whose reply out is.
-func touchesOf(cl *client, now Time, out *Output) touches {
-	return touches{at: now, reservations: cl.reserved.list(), changes: Output{by: out.by}}
+func touchesOf(cl *client, now Time, out *reply.Output) touches {
+	return touches{at: now, reservations: cl.reserved.list(), changes: out.Aside()}
 }
 
 // Touched is how many reservations were touched.
 func (ts *touches) Touched() uint64 { return ts.touched }
 
 // Turn touches as many as the round's budget allows. It returns false when all are.
-func (ts *touches) Turn(c *tx, now Time, out *Output) (more bool) {
+func (ts *touches) Turn(c *tx, now Time, out *reply.Output) (more bool) {
 	for ts.reservations != nil {
 		h := ts.reservations
 		sh := h.shard
@@ -41,7 +42,7 @@ func (ts *touches) Turn(c *tx, now Time, out *Output) (more bool) {
 			return true
 		}
 	}
-	out.dependOn(ts.changes.Pos)
+	out.DependOn(ts.changes.Pos)
 	return false
 }
 

@@ -1,11 +1,11 @@
 package engine
 
 import (
-	"errors"
 	"math/bits"
 	"sync/atomic"
 
 	"trellis/engine/internal/ids"
+	"trellis/engine/internal/reply"
 )
 
 // A tx is how a goroutine works with shards: each operation locks those that it needs, does all that
@@ -36,10 +36,6 @@ type purse struct {
 	keys putKeys     // of the put that is executed
 	puts []*incoming // memory for puts that are not finished
 }
-
-// errNotFound: there is no such job or tube, or it is not as it would have to be for the operation. What
-// the answer depends on is noted in the operation's Output.
-var errNotFound = errors.New("there is no such job or tube")
 
 // look returns the tx of a goroutine that only looks.
 func (e *shared) look() tx { return tx{shared: e} }
@@ -109,11 +105,11 @@ func (c *tx) unlockAll(set shardSet) {
 
 // lockTube locks the shard of the tube of that name and returns the tube. If there is none, it holds no
 // lock, t is nil, and out depends on the last end in the shard.
-func (c *tx) lockTube(now Time, name []byte, out *Output) (sh *shard, t *tube) {
+func (c *tx) lockTube(now Time, name []byte, out *reply.Output) (sh *shard, t *tube) {
 	sh = c.shared.shardFor(name)
 	sh.lock(c, now)
 	if t = sh.byName[string(name)]; t == nil {
-		out.dependOn(sh.dependsOnEnds())
+		out.DependOn(sh.dependsOnEnds())
 		sh.unlock(c)
 	}
 	return sh, t
@@ -121,7 +117,7 @@ func (c *tx) lockTube(now Time, name []byte, out *Output) (sh *shard, t *tube) {
 
 // lockJob locks the shard of a job and returns the job. If there is none, it holds no lock, sh is nil, and
 // out depends on the last ends in all shards.
-func (c *tx) lockJob(now Time, id uint64, out *Output) (sh *shard, r ref, j *job) {
+func (c *tx) lockJob(now Time, id uint64, out *reply.Output) (sh *shard, r ref, j *job) {
 	if sh, r, j = c.shared.lockJob(c, id, now); sh == nil {
 		c.shared.notFound(out)
 	}
@@ -129,7 +125,7 @@ func (c *tx) lockJob(now Time, id uint64, out *Output) (sh *shard, r ref, j *job
 }
 
 // lockReserved is lockJob for a job that a client has reserved. Others are not found.
-func (c *tx) lockReserved(now Time, id uint64, by *client, out *Output) (sh *shard, r ref, j *job) {
+func (c *tx) lockReserved(now Time, id uint64, by *client, out *reply.Output) (sh *shard, r ref, j *job) {
 	if sh, r, j = c.lockJob(now, id, out); sh != nil && !sh.reservedBy(by.reserved, j) {
 		_ = c.refuse(sh, out)
 		return nil, 0, nil
@@ -138,15 +134,15 @@ func (c *tx) lockReserved(now Time, id uint64, by *client, out *Output) (sh *sha
 }
 
 // refuse releases the lock of the shard of a job to which the operation may not be done.
-func (c *tx) refuse(sh *shard, out *Output) error {
+func (c *tx) refuse(sh *shard, out *reply.Output) error {
 	sh.unlock(c)
-	out.dependOn(sh.dependsOnEnds())
-	return errNotFound
+	out.DependOn(sh.dependsOnEnds())
+	return reply.ErrNotFound
 }
 
 // lockJobWith locks the shard of a job, and all that are in set, and returns the job and what it has
 // locked. If there is no such job, it holds no lock and sh is nil, as for lockJob.
-func (c *tx) lockJobWith(set shardSet, now Time, id uint64, out *Output) (sh *shard, r ref, j *job, locked shardSet) {
+func (c *tx) lockJobWith(set shardSet, now Time, id uint64, out *reply.Output) (sh *shard, r ref, j *job, locked shardSet) {
 	for {
 		p := c.shared.ids.Get(id)
 		if p == 0 {
@@ -164,12 +160,12 @@ func (c *tx) lockJobWith(set shardSet, now Time, id uint64, out *Output) (sh *sh
 }
 
 // notFound notes in out what an answer depends on that says that something is in no shard.
-func (e *shared) notFound(out *Output) {
+func (e *shared) notFound(out *reply.Output) {
 	if e.cfg.Journal == nil {
 		return
 	}
 	for _, sh := range e.shards {
-		out.dependOn(sh.dependsOnEnds())
+		out.DependOn(sh.dependsOnEnds())
 	}
 }
 

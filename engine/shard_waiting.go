@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/reply"
 )
 
 // A waiter is a client that may wait for a job. A shard calls it with its lock held.
@@ -138,12 +139,12 @@ func (c *tx) Margin(now Time, cl *client) (soon Time, waits bool) {
 }
 
 // DependOnNone notes in out what an answer depends on that says that no tube has a job that the client watches.
-func (c *tx) DependOnNone(cl *client, out *Output) {
+func (c *tx) DependOnNone(cl *client, out *reply.Output) {
 	if c.shared.cfg.Journal == nil {
 		return
 	}
 	for set := cl.watchedShards; set != 0; set &= set - 1 {
-		out.dependOn(c.shared.shards[bits.TrailingZeros16(uint16(set))].dependsOnEnds())
+		out.DependOn(c.shared.shards[bits.TrailingZeros16(uint16(set))].dependsOnEnds())
 	}
 }
 

@@ -288,7 +288,7 @@ func (c *simConn) resume() {
 	}
 	c.woken++
 	outcome := c.session.Resume(c.sim.now, &c.out)
-	c.out.flatten()
+	flatten(&c.out)
 	if outcome == Wait && !c.interrupt() {
 		c.waits()
 		return
@@ -304,7 +304,7 @@ func (c *simConn) interrupt() bool {
 }
 
 // flatten copies large bodies to where they belong, and releases them.
-func (o *Output) flatten() {
+func flatten(o *Output) {
 	for i := len(o.Bodies) - 1; i >= 0; i-- {
 		b := &o.Bodies[i]
 		o.Buf = slices.Insert(o.Buf, b.At, b.Bytes...)
@@ -331,7 +331,7 @@ func (c *simConn) work() {
 		c.in = c.in[n:]
 		c.session.CommandEnds(c.offset)
 		outcome := c.execute(&cmd)
-		c.out.flatten()
+		flatten(&c.out)
 		if outcome == Wait && !c.interrupt() {
 			c.waiting = true
 			c.waits()
