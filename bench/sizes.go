@@ -24,15 +24,18 @@ type weighted struct {
 }
 
 // ParseSizes understands "100" (always 100 bytes), "10-1000" (uniform), "exp:500" (exponential with that mean, cut at
-// twenty times it) and "100*90,1000*9,60000*1" (sizes with weights).
-func ParseSizes(s string) (Sizes, error) {
+// twenty times it) and "100*90,1000*9,60000*1" (sizes with weights). Each size is a number that bytes reads.
+func ParseSizes(s string, bytes func(string) (uint64, error)) (Sizes, error) {
 	z := Sizes{text: s}
 	number := func(t string) (int, error) {
-		n, err := strconv.Atoi(strings.TrimSpace(t))
-		if err != nil || n < 0 || n > MaxBody {
-			return 0, fmt.Errorf("body size %q: want a number of bytes up to %d", s, MaxBody)
+		n, err := bytes(strings.TrimSpace(t))
+		if err == nil && n > MaxBody {
+			err = fmt.Errorf("want at most %d bytes", MaxBody)
 		}
-		return n, nil
+		if err != nil {
+			return 0, fmt.Errorf("body size %q: %w", s, err)
+		}
+		return int(n), nil
 	}
 	var err error
 	switch {

@@ -1,6 +1,11 @@
 package bench
 
-import "testing"
+import (
+	"strconv"
+	"testing"
+)
+
+func decimal(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) }
 
 func TestParseSizes(t *testing.T) {
 	for _, c := range []struct {
@@ -13,7 +18,7 @@ func TestParseSizes(t *testing.T) {
 		{"exp:1000", -1, 20000, 693},
 		{"1*90,1001*10", -1, 1001, 1},
 	} {
-		z, err := ParseSizes(c.text)
+		z, err := ParseSizes(c.text, decimal)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -22,7 +27,7 @@ func TestParseSizes(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "x", "-1", "5-", "20-10", "exp:", "exp:x", "1*0", "1*x", "1*NaN", "1*Inf", "1*1e308,2*1e308", "99999999999", "1*1,x"} {
-		if _, err := ParseSizes(text); err == nil {
+		if _, err := ParseSizes(text, decimal); err == nil {
 			t.Errorf("%q: no error", text)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +32,7 @@ func mustRun(t *testing.T, cfg bench.Config) *bench.Result {
 
 func mustSizes(t *testing.T, s string) bench.Sizes {
 	t.Helper()
-	z, err := bench.ParseSizes(s)
+	z, err := bench.ParseSizes(s, func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) })
 	if err != nil {
 		t.Fatal(err)
 	}

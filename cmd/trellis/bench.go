@@ -14,6 +14,7 @@ import (
 
 	"trellis/bench"
 	"trellis/bench/load"
+	"trellis/cmd/internal/quantity"
 )
 
 func benchCommand() *cobra.Command {
@@ -38,7 +39,7 @@ func (l *loadFlags) register(cmd *cobra.Command) {
 	f := pflag.NewFlagSet("load", pflag.ContinueOnError)
 	f.SortFlags = false
 	f.StringVar(&l.size, "size", "",
-		"body size in bytes: 100 (default), 10-1000, exp:500 or 100*90,60000*10 (sizes with weights)")
+		"body size: 100 (default), 10-1000, exp:500 or 100*90,64k*10 (sizes with weights)")
 	f.IntVarP(&l.cfg.Conns, "conns", "c", 50, "connections")
 	f.IntVar(&l.cfg.Producers, "producers", 0,
 		"how many of the connections put, where others reserve (default by scenario)")
@@ -88,7 +89,7 @@ func (l *loadFlags) config(scenario string) (cfg bench.Config, err error) {
 	cfg = l.cfg
 	cfg.Scenario = scenario
 	if l.size != "" {
-		if cfg.Size, err = bench.ParseSizes(l.size); err != nil {
+		if cfg.Size, err = bench.ParseSizes(l.size, quantity.Bytes.Parse); err != nil {
 			return cfg, err
 		}
 	}

@@ -17,7 +17,7 @@ const examples = `  # what is there: nothing is reserved, and nothing changes
   trellis clear mail.test --yes
 
   # before maintenance, and after
-  trellis pause mail 600
+  trellis pause mail 10m
   trellis drain
   trellis undrain
   trellis resume --all
@@ -28,7 +28,7 @@ const examples = `  # what is there: nothing is reserved, and nothing changes
   trellis export numbers | trellis import --tube numbers.copy
 
   # jobs at given times: without --check, and on two hosts, it puts them
-  echo '30 2 * * mon-fri  reports --ttr 600 nightly' | trellis cron --check /dev/stdin
+  echo '30 2 * * mon-fri  reports --ttr 10m nightly' | trellis cron --check /dev/stdin
 
   # for scripts
   trellis tubes -o ndjson | grep '"current-jobs-buried":[1-9]'

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/quantity"
 	"trellis/cmd/trellis/internal/jobfile"
 	"trellis/cmd/trellis/internal/producer"
 )
@@ -21,8 +21,9 @@ type jobFlags struct{ pri, delay, ttr uint32 }
 
 func (j *jobFlags) register(f *pflag.FlagSet, when string) {
 	f.Uint32VarP(&j.pri, "pri", "p", 1024, "priority"+when+"; 0 is the most urgent")
-	f.Uint32VarP(&j.delay, "delay", "d", 0, "seconds until the job is ready"+when)
-	f.Uint32Var(&j.ttr, "ttr", 60, "time to run in seconds"+when)
+	j.ttr = 60
+	f.VarP(quantity.SecondsFlag(&j.delay), "delay", "d", "time until the job is ready, in seconds or such as 5m"+when)
+	f.Var(quantity.SecondsFlag(&j.ttr), "ttr", "time to run, the same"+when)
 }
 
 func putCommand() *cobra.Command {
@@ -44,7 +45,7 @@ Many jobs are sent without waiting for each reply, and need little memory, howev
 job, or larger than the server's max-job-size, is told on standard error and left out. When the server refuses a job
 for another reason, nothing more is sent; each line that was refused is told.
 
---unique and "key" make a job unique in its tube: as long as a job with the same key lives, and for so many seconds
+--unique and "key" make a job unique in its tube: as long as a job with the same key lives, and for that time
 after its end, no other is put. The other options that name a group or a key, and --expire, are for each job of the
 input. A job with --after waits, delayed, until the jobs of that group are gone; put those first. A job with --fair
 shares its tube with the jobs of other keys: the key with the fewest jobs at work is next. trellisd(8) has the
@@ -55,7 +56,7 @@ line of the protocol has 224 bytes: long names do not all fit into one put.
 
 ` + exitHelp,
 		Example: `  trellis put -t mail '{"to": "you@example.org"}'
-  trellis put -t mail --delay 3600 - <body
+  trellis put -t mail --delay 1h - <body
   cut -d, -f1 users.csv | trellis put -t reminders --lines --group reminders.may
   trellis put -t reports --after reminders.may 'all reminders of May are sent'`,
 		Args: cobra.MaximumNArgs(1),
@@ -104,20 +105,27 @@ type tagFlags struct {
 }
 
 func (t *tagFlags) register(f *pflag.FlagSet) {
-	f.StringVar(&t.unique, "unique", "", "KEY[:SECONDS] that no other job of the tube may have")
+	f.StringVar(&t.unique, "unique", "", "KEY[:TIME] that no other job of the tube may have")
 	f.StringVar(&t.group, "group", "", "the job is one of this GROUP, for which others may wait")
 	f.StringVar(&t.after, "after", "", "the job waits until those of this GROUP are gone")
 	f.StringVar(&t.settled, "after-settled", "", "the job waits until those of this GROUP are gone or buried")
 	f.StringVar(&t.fair, "fair", "", "the job shares its tube as those of this KEY do")
-	f.Uint32Var(&t.expire, "expire", 0,
-		"seconds after which nobody starts the job any more; 0 is never, whatever the tube's setting")
+	f.Var(quantity.SecondsFlag(&t.expire), "expire",
+		"time after which nobody starts the job any more; 0 is never, whatever the tube's setting")
 }
 
 // tags are the tags of the options that were given, an empty one too: a variable may have been forgotten.
 func (t *tagFlags) tags(f *pflag.FlagSet) (tags []string, err error) {
-	unique, seconds, _ := strings.Cut(t.unique, ":")
+	unique, keep, keeps := strings.Cut(t.unique, ":")
+	var seconds uint32
+	if keeps {
+		if wrong := quantity.SecondsFlag(&seconds).Set(keep); wrong != nil {
+			return nil, fmt.Errorf("--unique: %w", wrong)
+		}
+		keep = fmt.Sprint(":", seconds)
+	}
 	for _, o := range []struct{ option, kind, key, more string }{
-		{"unique", "idp", unique, t.unique[len(unique):]},
+		{"unique", "idp", unique, keep},
 		{"group", "grp", t.group, ""},
 		{"after", "aft", t.after, ""},
 		{"after-settled", "aft", t.settled, ":settled"},
@@ -132,11 +140,8 @@ func (t *tagFlags) tags(f *pflag.FlagSet) (tags []string, err error) {
 	if f.Changed("expire") {
 		tags = append(tags, fmt.Sprintf("exp:%d", t.expire))
 	}
-	_, notSeconds := strconv.ParseUint(seconds, 10, 32)
 	switch {
 	case err != nil:
-	case len(unique) < len(t.unique) && notSeconds != nil:
-		err = fmt.Errorf("--unique: %q is no number of seconds", seconds)
 	case t.after != "" && t.settled != "":
 		err = errors.New("give either --after or --after-settled")
 	case t.group != "" && t.group == t.after+t.settled:

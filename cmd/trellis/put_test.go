@@ -51,7 +51,7 @@ func TestPutSaysWhatHasBecomeOfItsJobs(t *testing.T) {
 	onBothServers(t, func(t *testing.T, s *queueServer) {
 		tr := &transcript{t: t, s: s}
 		tr.run("", "put", "hello")
-		tr.run("from\nstandard input\n", "put", "-t", "t", "-p", "5", "-d", "100", "--ttr", "9", "-", "-o", "json")
+		tr.run("from\nstandard input\n", "put", "-t", "t", "-p", "5", "-d", "1m40s", "--ttr", "9", "-", "-o", "json")
 		tr.run("one\ntwo\n\nfour", "put", "-t", "lines", "--lines")
 		tr.run("one\n"+strings.Repeat("x", 70_000)+"\nthree\n", "put", "-t", "lines", "--lines", "-o", "json")
 		tr.run(`{"body":"a","tube":"x","pri":3}`+"\n"+`{"body":"b","prio":3}`+"\n\n"+`{"body-base64":"/w==","tube":"bad name"}`+"\n"+`{"body-base64":"/w=="}`, "put", "--ndjson")
@@ -60,6 +60,7 @@ func TestPutSaysWhatHasBecomeOfItsJobs(t *testing.T) {
 		tr.run("", "put", "-t", "bad name", "body")
 		tr.run("", "put", "--unique", "-k", "body")
 		tr.run("", "put", "--unique", "k:x", "body")
+		tr.run("", "put", "--ttr", "1500ms", "body")
 		tr.run("", "put", "--group", "", "body")
 		tr.run("", "put", "--fair", strings.Repeat("k", 65), "body")
 		tr.run("", "put", "--after", "g", "--after-settled", "h", "body")

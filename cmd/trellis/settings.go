@@ -14,6 +14,7 @@ import (
 
 	"trellis/cmd/internal/client"
 	"trellis/cmd/internal/operate"
+	"trellis/cmd/internal/quantity"
 )
 
 // pauseForEver is the longest pause that the protocol has.
@@ -21,21 +22,23 @@ const pauseForEver = math.MaxUint32
 
 func pauseCommand() *cobra.Command {
 	return pausingCommand("paused", &cobra.Command{
-		Use:   "pause {TUBE | --all} [SECONDS]",
+		Use:   "pause {TUBE | --all} [TIME]",
 		Short: "Have a tube hand out no jobs for a while",
-		Long: `Have a tube, or every tube that there is now, hand out no jobs for so many seconds, or until trellis resume.
-Jobs can be put meanwhile, and those that are reserved are not touched.`,
-		Example: `  trellis pause mail 600
+		Long: `Have a tube, or every tube that there is now, hand out no jobs for TIME, in seconds or such as 5m, or until
+trellis resume. Jobs can be put meanwhile, and those that are reserved are not touched.`,
+		Example: `  trellis pause mail 10m
   trellis pause --all`,
 	}, func(args []string) (uint32, string, error) {
 		if len(args) == 0 {
 			return pauseForEver, "paused until resumed", nil
 		}
-		length, err := strconv.ParseUint(args[0], 10, 32)
-		if err != nil || length == 0 || len(args) > 1 {
-			err = fmt.Errorf("%q is not a number of seconds from 1 to %d", strings.Join(args, " "), uint32(pauseForEver))
+		var length uint32
+		text := strings.Join(args, " ")
+		err := quantity.SecondsFlag(&length).Set(text)
+		if err == nil && length == 0 {
+			err = fmt.Errorf("%q is no time: trellis resume ends a pause", text)
 		}
-		return uint32(length), "paused for " + operate.Seconds(length), err
+		return length, "paused for " + operate.Seconds(uint64(length)), err
 	})
 }
 

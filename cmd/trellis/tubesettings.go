@@ -65,15 +65,20 @@ func setTubeCommand() *cobra.Command {
 		Use:   "set TUBE KEY=VALUE...",
 		Short: "Change keys of a tube's setting",
 		Long: `Change keys of a tube's setting, at once and for all of its clients. Other keys stay as they are. The keys
-stand in trellisd(8) under set-tube.
+stand in trellisd(8) under set-tube. Times are in seconds, or such as 10s, 5m or 24h.
 
 JSON is an object with tube and setting, the pairs that were given.`,
-		Example: "  trellis settings set mail attempts=5 dead=mail.failed retry-min=10",
+		Example: "  trellis settings set mail attempts=5 dead=mail.failed retry-min=10s rate=600/1m",
 		Args: cobra.MatchAll(cobra.MinimumNArgs(2), func(_ *cobra.Command, args []string) error {
-			for _, pair := range args[1:] {
-				if !codec.ValidPair(pair) {
+			for i, pair := range args[1:] {
+				wire, err := operate.InSeconds(pair)
+				if err != nil {
+					return err
+				}
+				if !codec.ValidPair(wire) {
 					return fmt.Errorf("%q is not a key of set-tube with a value that it may have", pair)
 				}
+				args[i+1] = wire
 			}
 			return checkSetting(args)
 		}),

@@ -176,8 +176,12 @@ var (
 			if len(o.Settings) == 0 {
 				return inputf("no setting was changed")
 			}
-			for _, pair := range o.Settings {
-				if !codec.ValidPair(pair) {
+			for i, pair := range o.Settings {
+				var err error
+				if o.Settings[i], err = operate.InSeconds(pair); err != nil {
+					return inputf("%s", line(err.Error(), nameRunes))
+				}
+				if !codec.ValidPair(o.Settings[i]) {
 					return inputf("%s is not a key of set-tube with a value that it may have", line(pair, nameRunes))
 				}
 			}

@@ -25,7 +25,7 @@ func TestSettingsAreChangedWhereTheFormHasAnotherValue(t *testing.T) {
 			t.Errorf("the form lacks %s:\n%s", want, page)
 		}
 	}
-	wantText(t, r.do("/tubes/a/settings", "rate", " 10/60 ", "was-rate", "", "dead", "failed", "was-dead", "", "burst", "", "was-burst", ""),
+	wantText(t, r.do("/tubes/a/settings", "rate", " 10/1m ", "was-rate", "", "dead", "failed", "was-dead", "", "burst", "", "was-burst", ""),
 		"tube a settings changed (dead=failed rate=10/60)")
 	if page := r.page("/tubes/a"); !strings.Contains(page, `name="rate" maxlength="200" value="10/60"`) || !strings.Contains(page, `name="was-rate" value="10/60"`) {
 		t.Errorf("the form does not show what was set:\n%s", page)
@@ -46,7 +46,7 @@ func TestSettingsAreChangedWhereTheFormHasAnotherValue(t *testing.T) {
 			t.Errorf("%q: %s", form, a.Status)
 		}
 	}
-	for _, text := range []string{`{}`, `{"settings":[]}`, `{"settings":["none"]}`, `{"settings":["rate"]}`, `{"settings":["rate=1\r\nquit"]}`} {
+	for _, text := range []string{`{}`, `{"settings":[]}`, `{"settings":["none"]}`, `{"settings":["rate"]}`, `{"settings":["expire=1500ms"]}`, `{"settings":["rate=1\r\nquit"]}`} {
 		if a := r.call("/tubes/a/settings", text); a.StatusCode != http.StatusBadRequest {
 			t.Errorf("%s: %s", text, a.Status)
 		}

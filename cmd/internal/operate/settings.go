@@ -2,9 +2,12 @@ package operate
 
 import (
 	"context"
+	"fmt"
 	"strconv"
+	"strings"
 
 	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/quantity"
 	"trellis/codec"
 )
 
@@ -43,6 +46,29 @@ func SettingOfTube(ctx context.Context, conn *client.Conn, tube string) (client.
 		f = append(f, client.Field{Key: k.String(), Value: v})
 	}
 	return f, nil
+}
+
+// InSeconds is a pair of set-tube as the protocol has it, of one whose times may have units, as in retry-min=10s and
+// rate=50/1m.
+func InSeconds(pair string) (string, error) {
+	key, value, _ := strings.Cut(pair, "=")
+	before := ""
+	switch key {
+	case codec.KeyRetryMin.String(), codec.KeyRetryMax.String(), codec.KeyExpire.String():
+	case codec.KeyRate.String():
+		count, per, _ := strings.Cut(value, "/")
+		before, value = count+"/", per
+	default:
+		return pair, nil
+	}
+	if value == "" { // the default, or a rate without a time
+		return pair, nil
+	}
+	n, err := quantity.Seconds.Parse(value)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", key, err)
+	}
+	return fmt.Sprintf("%s=%s%d", key, before, n), nil
 }
 
 // JobsToDo is how many jobs workers have or could be given now, by the answers to stats-tube and stats-tube-x. More

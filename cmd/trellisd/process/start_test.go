@@ -44,7 +44,7 @@ func TestMistakesEndTheStartWithOneLineAndBeanstalkdsCode(t *testing.T) {
 		{"-q", 5, "trellisd: unknown flag: -q; see trellisd -h"},
 		{"foo", 5, "trellisd: unknown argument: foo; trellisd takes flags only, see trellisd -h"},
 		{"-p", 5, "trellisd: flag requires an argument: -p; see trellisd -h"},
-		{"-z 10k", 5, "trellisd: invalid size: 10k; give a number of bytes, in decimal and without a unit"},
+		{"-z 10x", 5, "trellisd: invalid value for --max-job-size: 10x; give a number in bytes, or with k, M, G or T (powers of 1024, as Ki or KiB too) or kB, MB, GB or TB (powers of 1000)"},
 		{"-l 127.0.0.1 -p0 -b " + dir + "/nosuch", 10, "trellisd: log directory " + dir + "/nosuch: "},
 		{"--log-format=json -q", 5, `"msg":"unknown flag: -q; see trellisd -h"`},
 

@@ -112,7 +112,7 @@ func flood(addr string, next func(b []byte, n int) []byte) error {
 // worst, within its limits and without any, beside how long they wait when it does nothing. It
 // reports times and asserts only that the nine are served.
 func scaleTenants(t *testing.T) {
-	const limits = " max-jobs 20000 max-memory 20MB max-tubes 1000 max-keys 10000 max-connections 30 rate 5000/s"
+	const limits = " max-jobs 20000 max-memory 20M max-tubes 1000 max-keys 10000 max-connections 30 rate 5000/s"
 	for _, bad := range []string{limits, ""} {
 		lines := []string{servertest.TokenLine("bad", "bad", "all", "bad/* account bad"), "account bad tubes bad/*" + bad + "\n"}
 		for n := range goodAccounts {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/quantity"
 	"trellis/cmd/trellis/internal/producer"
 )
 
@@ -135,8 +136,9 @@ func (e *Entry) options(rest string) (body []byte, err error) {
 	}
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.Uint32Var(&e.Job.Pri, "pri", 1024, "")
-	flags.Uint32Var(&e.Job.Delay, "delay", 0, "")
-	flags.Uint32Var(&e.Job.TTR, "ttr", 60, "")
+	e.Job.TTR = 60
+	flags.Var(quantity.SecondsFlag(&e.Job.Delay), "delay", "")
+	flags.Var(quantity.SecondsFlag(&e.Job.TTR), "ttr", "")
 	flags.StringVar(&e.name, "name", "", "")
 	flags.Usage = func() {}
 	flags.SetOutput(io.Discard)

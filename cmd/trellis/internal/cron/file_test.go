@@ -9,7 +9,7 @@ import (
 
 func TestAFileIsRead(t *testing.T) {
 	entries, mistakes := Read(strings.NewReader(`# nightly
-0 2 * * *   reports --pri 10 --ttr=600 --delay 5  {"kind":  "nightly"}
+0 2 * * *   reports --pri 10 --ttr=10m --delay 5  {"kind":  "nightly"}
 
 TZ=Europe/Berlin
 	30 2 * * sun  reports --name weekly hello

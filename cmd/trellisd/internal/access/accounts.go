@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"trellis/cmd/internal/quantity"
 	"trellis/engine/account"
 )
 
@@ -137,15 +138,12 @@ func parseCount(s string) (int64, error) {
 	return int64(n), nil
 }
 
-// parseBytes reads a size, with KB, MB, GB or TB, which are powers of 1,024.
 func parseBytes(s string) (int64, error) {
-	digits := strings.TrimRight(s, "KMGTB")
-	shift, ok := map[string]uint{"": 0, "KB": 10, "MB": 20, "GB": 30, "TB": 40}[s[len(digits):]]
-	n, err := strconv.ParseUint(digits, 10, 63)
-	if !ok || err != nil || n > math.MaxInt64>>shift {
-		return 0, errors.New("not a number of bytes, as 64MB or 2GB are; 0 means no limit")
+	n, err := quantity.Bytes.Parse(s)
+	if err != nil || n > math.MaxInt64 {
+		return 0, fmt.Errorf("not a number %v; 0 means no limit", quantity.Bytes)
 	}
-	return int64(n) << shift, nil
+	return int64(n), nil
 }
 
 func parseRate(s string) (int64, error) {

@@ -20,8 +20,8 @@ func (s *Store) serves(t *testing.T) *engine.Engine {
 
 func TestAnAccountsLineSaysItsTubesAndLimits(t *testing.T) {
 	s, _ := newStore(t, "a "+hashOf("a")+" put *\n"+
-		"account acme tubes acme/*,shared max-jobs 1000000 max-memory 2GB max-tubes 1000 max-connections 500 max-keys 100000 rate 5000/s # team\n"+
-		"account beta rate 0/s max-memory 1048577 tubes beta\n")
+		"account acme tubes acme/*,shared max-jobs 1000000 max-memory 2Gi max-tubes 1000 max-connections 500 max-keys 100000 rate 5000/s # team\n"+
+		"account beta rate 0/s max-memory 1.5GB tubes beta\n")
 	list := s.serves(t).Accounts()
 	if len(list) != 2 || list[0].Name != "acme" || list[1].Name != "beta" {
 		t.Fatalf("%+v", list)
@@ -29,7 +29,7 @@ func TestAnAccountsLineSaysItsTubesAndLimits(t *testing.T) {
 	if got, want := list[0].Limits, (account.Limits{Jobs: 1e6, Memory: 2 << 30, Tubes: 1000, Keys: 1e5, Connections: 500, Rate: 5000}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if got, want := list[1].Limits, (account.Limits{Memory: 1048577}); got != want {
+	if got, want := list[1].Limits, (account.Limits{Memory: 1_500_000_000}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if got := fmt.Sprint(list[0].Tubes, list[1].Tubes); got != "[acme/* shared] [beta]" {
@@ -58,9 +58,9 @@ func TestEachMistakeInAnAccountsLineIsReported(t *testing.T) {
 		{"account a tubes a max-job 1", `f:1: account a: unknown word "max-job"; give tubes, max-jobs, max-memory, max-tubes, max-keys, max-connections or rate`},
 		{"account a tubes a max-jobs -1", "f:1: account a: max-jobs -1: not a number; 0 means no limit"},
 		{"account a tubes a max-jobs 9223372036854775808", "f:1: account a: max-jobs 9223372036854775808: not a number"},
-		{"account a tubes a max-memory 2G", "f:1: account a: max-memory 2G: not a number of bytes, as 64MB or 2GB are; 0 means no limit"},
-		{"account a tubes a max-memory GB", "f:1: account a: max-memory GB: not a number of bytes"},
-		{"account a tubes a max-memory 8388608TB", "f:1: account a: max-memory 8388608TB: not a number of bytes"},
+		{"account a tubes a max-memory 2E", "f:1: account a: max-memory 2E: not a number in bytes, or with k, M, G or T (powers of 1024, as Ki or KiB too) or kB, MB, GB or TB (powers of 1000); 0 means no limit"},
+		{"account a tubes a max-memory GB", "f:1: account a: max-memory GB: not a number in bytes"},
+		{"account a tubes a max-memory 8388608T", "f:1: account a: max-memory 8388608T: not a number in bytes"},
 		{"account a tubes a rate 5000", "f:1: account a: rate 5000: not a number of commands a second of at most 10000000/s, as 5000/s is; 0/s means no limit"},
 		{"account a tubes a rate 10000001/s", "f:1: account a: rate 10000001/s: not a number"},
 		{"account a tubes a\naccount a tubes b", "f:2: account a has a line already, line 1"},

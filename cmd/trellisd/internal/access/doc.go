@@ -30,7 +30,7 @@
 //
 // Teams that share the server may have accounts, each in a line beside those of clients:
 //
-//	account acme tubes acme/*,acme2/* max-jobs 1000000 max-memory 2GB max-tubes 1000 max-keys 100000 rate 5000/s
+//	account acme tubes acme/*,acme2/* max-jobs 1000000 max-memory 2G max-tubes 1000 max-keys 100000 rate 5000/s
 //	acme-app sha256:2c26b46b...  put,work  acme/*  account acme
 //
 // Words and values follow the name in any order; a limit that is not there, or 0, is none. The

@@ -15,6 +15,7 @@ import (
 
 	"trellis/binlog"
 	"trellis/binlog/replica/member"
+	"trellis/cmd/internal/quantity"
 )
 
 const (
@@ -303,10 +304,9 @@ func checkPort(v string) error {
 	}
 }
 
-// parseSize reads a decimal number as beanstalkd does: leading blanks and a sign
-// are allowed, anything behind the digits is not. What does not fit, and what is
-// negative, comes out as the greatest number.
-func parseSize(v string) (uint64, error) {
+// parse reads a number of units. Plain numbers are read as beanstalkd does: leading blanks and a sign are allowed; what
+// does not fit, and what is negative, comes out as the greatest number.
+func parse(v, name string, unit quantity.Unit) (uint64, error) {
 	const most = 1<<64 - 1
 	digits := strings.TrimLeft(v, " \t\n\v\f\r")
 	negative := strings.HasPrefix(digits, "-")
@@ -314,7 +314,11 @@ func parseSize(v string) (uint64, error) {
 		digits = digits[1:]
 	}
 	if digits == "" || strings.Trim(digits, "0123456789") != "" {
-		return 0, usagef("invalid size: %s; give a number of bytes, in decimal and without a unit", v)
+		n, err := unit.Parse(v)
+		if err != nil {
+			return 0, usagef("invalid value for --%s: %s; give a number %v", name, v, unit)
+		}
+		return n, nil
 	}
 	n, err := strconv.ParseUint(digits, 10, 64)
 	if err != nil || negative && n > 0 {
@@ -323,24 +327,27 @@ func parseSize(v string) (uint64, error) {
 	return n, nil
 }
 
-// wait sets a time in seconds; 0 is for ever.
+// wait sets a time of which whole seconds count; 0 is for ever.
 func wait(to *time.Duration, name string) func(string) error {
 	return func(v string) error {
 		var n int64
-		err := bound(&n, name, 0, int64(maxTimeout/time.Second))(v)
+		err := bound(&n, name, 0, int64(maxTimeout/time.Second), quantity.Seconds)(v)
 		*to = time.Duration(n) * time.Second
 		return err
 	}
 }
 
-// bound sets a number of at least so much. A greater number than most is lowered to it.
-func bound[T int | int64 | uint32](to *T, name string, least, most int64) func(string) error {
+// bound sets a number of at least so many units. A greater number than most is lowered to it.
+func bound[T int | int64 | uint32](to *T, name string, least, most int64, unit quantity.Unit) func(string) error {
 	return func(v string) error {
-		n, err := strconv.ParseInt(v, 10, 64)
-		if tooLarge := errors.Is(err, strconv.ErrRange) && n > 0; !tooLarge && (err != nil || n < least) {
-			return usagef("invalid value for --%s: %s; give a number of at least %d, without a unit", name, v, least)
+		n, err := unit.Parse(strings.TrimPrefix(v, "+"))
+		if err != nil && v != "" && strings.Trim(v, "0123456789") == "" { // more than 64 bits
+			n, err = uint64(most), nil
 		}
-		*to = T(min(n, most))
+		if err != nil || n < uint64(least) {
+			return usagef("invalid value for --%s: %s; give a number of at least %d, %v", name, v, least, unit)
+		}
+		*to = T(min(n, uint64(most)))
 		return nil
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"trellis/binlog"
 	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/wire"
+	"trellis/cmd/internal/quantity"
 )
 
 // A flag is all that there is about one flag: how it is read, what -h says and what the manual says.
@@ -80,8 +81,8 @@ group and its supplementary groups. A member of a cluster opens the clients'
 sockets as USER, whenever it leads: ports below 1024 are then only for a USER
 who may open them.`,
 	}, {
-		letter: "z", name: "max-job-size", value: "BYTES", def: "65535", set: func(v string) error {
-			n, err := parseSize(v)
+		letter: "z", name: "max-job-size", value: "SIZE", def: "65535", set: func(v string) error {
+			n, err := parse(v, "max-job-size", quantity.Bytes)
 			if n > maxSize {
 				n = maxSize
 				o.notice("maximum job size was set to %d", n)
@@ -89,8 +90,8 @@ who may open them.`,
 			o.MaxJobSize = uint32(n)
 			return err
 		},
-		help:   "largest job body, at most 1073741824 bytes",
-		manual: "The largest body that put accepts. A number over 1073741824 is lowered to it.",
+		help:   "largest job body, at most 1G",
+		manual: "The largest body that put accepts. More than 1G is lowered to it.",
 	}, {
 		name: "loops", value: "N", set: func(v string) (err error) {
 			if o.Loops, err = strconv.Atoi(v); err != nil || o.Loops < 1 || o.Loops > 255 {
@@ -150,30 +151,30 @@ are free and what is in the binlog is not looked at.`,
 what is there. A command is acknowledged when its change was handed to the
 system, so it outlives the process however that ends. See BINLOG.`,
 	}, {
-		letter: "f", name: "sync-interval", value: "MS", def: "50", set: func(v string) error {
-			ms, err := parseSize(v)
+		letter: "f", name: "sync-interval", value: "TIME", def: "50ms", set: func(v string) error {
+			ms, err := parse(v, "sync-interval", quantity.Milliseconds)
 			o.Sync = binlog.SyncEvery(time.Duration(min(ms, uint64(maxSyncInterval/time.Millisecond))) * time.Millisecond)
 			return err
 		},
 		help: "sync at most so long after a change;\n0: before the change is acknowledged",
-		manual: `A power cut costs at most what was acknowledged in the last MS milliseconds. 0
-syncs before the acknowledgement: then a power cut costs nothing.`,
+		manual: `A power cut costs at most what was acknowledged in the last TIME. 0 syncs before
+the acknowledgement: then a power cut costs nothing.`,
 	}, {
 		letter: "F", name: "no-sync", set: func(string) error { o.Sync = binlog.SyncNever; return nil },
 		help: "never sync",
 		manual: `Leave it to the system when changes reach the disk. Of -f and -F the later one
 counts.`,
 	}, {
-		letter: "s", name: "segment-size", value: "BYTES", set: func(v string) error {
-			n, err := parseSize(v)
+		letter: "s", name: "segment-size", value: "SIZE", set: func(v string) error {
+			n, err := parse(v, "segment-size", quantity.Bytes)
 			o.SegmentSize = int64(min(n, maxSize))
 			if n > maxSize {
 				o.notice("binlog segment size was set to %d", o.SegmentSize)
 			}
 			return err
 		},
-		help:   "size of each file of the binlog (default is 10485760)",
-		manual: "The size of the files in DIR, at most 1073741824. The default is 10485760.",
+		help:   "size of each file of the binlog (default is 10M)",
+		manual: "The size of the files in DIR, at most 1G. The default is 10M.",
 	}, {
 		name: "skip-damaged", set: turnOn(&o.SkipDamaged),
 		help: "start with what is sound of a damaged binlog",
@@ -297,12 +298,12 @@ clients; PEM.`,
 		help:   "require or optional",
 		manual: "require: refuse clients without a certificate. optional: serve them too.",
 	}, {
-		name: "grace", value: "SECONDS", def: "10", set: wait(&o.Grace, "grace"),
+		name: "grace", value: "TIME", def: "10s", set: wait(&o.Grace, "grace"),
 		help: "how long a client may keep jobs whose certificate is not\naccepted any more",
 		manual: `Clients' certificates are verified again when the files are loaded again, and
 once a minute. A connection whose client's is not accepted any more ends as soon
 as its client has no job, no part of a command has come and all replies were
-taken, and SECONDS later in any case.`,
+taken, and TIME later in any case.`,
 	}, {
 		name: "tls-min", value: "VERSION", def: "1.2", set: func(v string) error {
 			version, ok := tlsVersions[v]
@@ -315,9 +316,9 @@ taken, and SECONDS later in any case.`,
 		help:   "1.2 or 1.3",
 		manual: "The oldest version of TLS that is spoken: 1.2 or 1.3.",
 	}, {
-		name: "stop-delay", value: "SECONDS", set: wait(&o.StopDelay, "stop-delay"),
+		name: "stop-delay", value: "TIME", set: wait(&o.StopDelay, "stop-delay"),
 		help: "how long to serve on after the signal to stop (default: not)",
-		manual: `Go on for SECONDS after SIGTERM or SIGINT, as long as a balancer needs to notice that
+		manual: `Go on for TIME after SIGTERM or SIGINT, as long as a balancer needs to notice that
 /readyz and /leaderz say stopping. New clients are served meanwhile. The default is 0.`,
 	}}, {{
 		name: "http", value: "HOST:PORT", set: hostPort(&o.HTTP, "http"),
@@ -395,95 +396,95 @@ tube_current_jobs_ready{tube}, ... Keys that are no numbers are left out, and
 the label instance is Prometheus's own.`,
 	}}, {{
 		// Memory for jobs is taken in pieces of megabytes.
-		name: "max-memory", value: "BYTES", set: func(v string) error {
+		name: "max-memory", value: "SIZE", set: func(v string) error {
 			if v == "auto" {
 				o.MaxMemory = AutoMemory
 				return nil
 			}
-			return bound(&o.MaxMemory, "max-memory", 1<<20, math.MaxInt64)(v)
+			return bound(&o.MaxMemory, "max-memory", 1<<20, math.MaxInt64, quantity.Bytes)(v)
 		},
 		help: "memory for jobs; beyond it put fails (default: no limit);\nauto: 80 % of what the process may take",
 		manual: `The memory that jobs may take, with what is kept about each of them: at
-least 1048576. A put beyond it is answered OUT_OF_MEMORY and changes nothing;
+least 1M. A put beyond it is answered OUT_OF_MEMORY and changes nothing;
 everything else goes on, and puts succeed again as jobs are deleted. A body counts
-as it comes, in steps of 4096 bytes. Jobs found in the binlog are kept in any
+as it comes, in steps of 4K. Jobs found in the binlog are kept in any
 case. The default is no limit. Connections, tubes, queues and buffers come on
-top; for them, GOMEMLIMIT is set to the sum of BYTES, 256 MiB (768 MiB with
+top; for them, GOMEMLIMIT is set to the sum of SIZE, 256 MiB (768 MiB with
 --node), 1.5 KiB for each connection and 1 KiB for each tube that there may be,
 unless the environment sets it. auto is 80 % of the machine's memory, or of the
 limit of the process's control group (MemoryMax= of a unit, --memory of a
 container) if that is less.`,
 	}, {
-		name: "max-connections", value: "N", set: bound(&o.MaxConnections, "max-connections", 1, math.MaxInt32),
+		name: "max-connections", value: "N", set: bound(&o.MaxConnections, "max-connections", 1, math.MaxInt32, quantity.Number),
 		help: "connections (default: by the limit on descriptors)",
 		manual: `One connection more is answered OUT_OF_MEMORY and closed; the others do not
 notice. The default is the limit on descriptors (which is raised to the hard
 limit), less 128 or a quarter, whichever is less.`,
 	}, {
-		name: "idle-timeout", value: "SECONDS", set: wait(&o.IdleTimeout, "idle-timeout"),
+		name: "idle-timeout", value: "TIME", set: wait(&o.IdleTimeout, "idle-timeout"),
 		help: "close clients that do nothing for so long (default: never)",
 		manual: `Close connections on which the client has neither sent nor taken a byte for
-SECONDS, and which neither wait for a job nor hold one. A command or body that
+TIME, and which neither wait for a job nor hold one. A command or body that
 never gets complete does not keep a connection. The default is 0: never.`,
 	}, {
-		name: "body-timeout", value: "SECONDS", set: wait(&o.BodyTimeout, "body-timeout"),
+		name: "body-timeout", value: "TIME", set: wait(&o.BodyTimeout, "body-timeout"),
 		help: "close clients of whose body nothing comes for so long\n(default: never)",
-		manual: `Close connections on which nothing has come for SECONDS of a body that a put has
+		manual: `Close connections on which nothing has come for TIME of a body that a put has
 announced, whether or not they hold jobs. The default is 0: never.`,
 	}, {
-		name: "max-connection-age", value: "SECONDS", set: wait(&o.MaxConnectionAge, "max-connection-age"),
+		name: "max-connection-age", value: "TIME", set: wait(&o.MaxConnectionAge, "max-connection-age"),
 		help: "close connections that are older, in order (default: never)",
-		manual: `Close connections that are SECONDS old, or up to a tenth less, so that clients
+		manual: `Close connections that are TIME old, or up to a tenth less, so that clients
 spread over a balancer's servers again. A connection stays until nothing of a
 command has come, all replies were taken, and the client has reserved no job:
 one that always has a job is never closed. A reserve that waits ends with the
 connection. The default is 0: never.`,
 	}, {
 		// With less there would be no room for back-pressure.
-		name: "max-output", value: "BYTES", set: bound(&o.MaxOutput, "max-output", 1<<20, math.MaxInt64),
-		help: "close clients that are owed more replies (default is 67108864)",
-		manual: `Close connections whose clients are owed more than BYTES of replies: at
-least 1048576. A client that does not read its replies is no longer read from long
+		name: "max-output", value: "SIZE", set: bound(&o.MaxOutput, "max-output", 1<<20, math.MaxInt64, quantity.Bytes),
+		help: "close clients that are owed more replies (default is 64M)",
+		manual: `Close connections whose clients are owed more than SIZE of replies: at
+least 1M. A client that does not read its replies is no longer read from long
 before, so that only a reply with a body of about that size gets there. The
-default is 67108864, or twice the size of -z if that is more.`,
+default is 64M, or twice the size of -z if that is more.`,
 	}, {
-		name: "max-output-total", value: "BYTES", set: bound(&o.MaxOutputTotal, "max-output-total", 1<<20, math.MaxInt64),
+		name: "max-output-total", value: "SIZE", set: bound(&o.MaxOutputTotal, "max-output-total", 1<<20, math.MaxInt64, quantity.Bytes),
 		help: "close who is owed most when all clients together are\nowed more replies (default: no limit)",
-		manual: `When all clients together are owed more than BYTES of replies that they have
-not taken, close the connection that is owed most: at least 1048576. Nobody else
+		manual: `When all clients together are owed more than SIZE of replies that they have
+not taken, close the connection that is owed most: at least 1M. Nobody else
 waits or notices. A client whose replies wait for the disk is not closed. The
 default is no limit.`,
 	}, {
-		name: "gateway-memory", value: "BYTES", set: bound(&o.GatewayMemory, "gateway-memory", 1<<20, math.MaxInt64),
-		help: "what clients of a standby may have under way together\n(default is 268435456)",
+		name: "gateway-memory", value: "SIZE", set: bound(&o.GatewayMemory, "gateway-memory", 1<<20, math.MaxInt64, quantity.Bytes),
+		help: "what clients of a standby may have under way together\n(default is 256M)",
 		manual: `How much may be under way between the clients of standbys and the leader, at each
-of them, beside 16 KiB each way for each client: at least 1048576. As long as there
+of them, beside 16 KiB each way for each client: at least 1M. As long as there
 is room, a client that keeps up may have 128 KiB of commands and 256 KiB of replies.
-The default is 268435456.`,
+The default is 256M.`,
 	}, {
 		name: "max-tubes", value: "N", def: strconv.Itoa(DefaultMaxTubes),
-		set:  bound(&o.MaxTubes, "max-tubes", 0, math.MaxInt32),
+		set:  bound(&o.MaxTubes, "max-tubes", 0, math.MaxInt32, quantity.Number),
 		help: "tubes; 0: no limit",
 		manual: `The number of tubes. use and watch of one more are answered OUT_OF_MEMORY. 0
 means no limit.`,
 	}, {
 		// A reserve keeps the client's loop and the tubes' shards for up to 0.3 us a tube: 2000 take less than 1 ms.
-		name: "max-watched", value: "N", def: "2000", set: bound(&o.MaxWatched, "max-watched", 0, math.MaxInt32),
+		name: "max-watched", value: "N", def: "2000", set: bound(&o.MaxWatched, "max-watched", 0, math.MaxInt32, quantity.Number),
 		help: "tubes that one client watches; 0: no limit",
 		manual: `The number of tubes that one client may watch. watch of one more is answered
 OUT_OF_MEMORY. A reserve looks at all watched tubes in one moment, in which
 other clients wait. 0 means no limit.`,
 	}, {
-		name: "max-keys", value: "N", def: "1000000", set: bound(&o.MaxKeys, "max-keys", 0, math.MaxInt32),
+		name: "max-keys", value: "N", def: "1000000", set: bound(&o.MaxKeys, "max-keys", 0, math.MaxInt32, quantity.Number),
 		help: "keys of jobs, by idp, con and fair; 0: no limit",
 		manual: `The number of keys that jobs have by the tags idp, con and fair of put, each
 counted in each tube, and those that deleted jobs still keep. A put with one
 more is answered OUT_OF_MEMORY. 0 means no limit.`,
 	}, {
-		name: "max-key-ttl", value: "SECONDS", def: "604800", set: bound(&o.MaxKeyTTL, "max-key-ttl", 0, math.MaxUint32),
+		name: "max-key-ttl", value: "TIME", def: "168h", set: bound(&o.MaxKeyTTL, "max-key-ttl", 0, math.MaxUint32, quantity.Seconds),
 		help: "how long a deleted job may keep its key;\n0: no limit",
 		manual: `For how long at most a deleted job keeps the key that idp gave it, whatever the
-put asked for. The default is 604800, seven days. 0 means no limit.`,
+put asked for. The default is 168h, seven days. 0 means no limit.`,
 	}, {
 		name: "no-extensions", set: turnOn(&o.NoExtensions),
 		help: "only the commands that beanstalkd has",
