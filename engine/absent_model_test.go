@@ -157,7 +157,7 @@ func TestAbsentSessionsAreWhatTheModelSays(t *testing.T) {
 			case "open":
 				if len(m.sessions) < 9 {
 					c := s.open()
-					m.sessions[c.session.id] = &absentSession{conn: c}
+					m.sessions[c.session.number()] = &absentSession{conn: c}
 				}
 			case "put":
 				if x != nil {

@@ -13,19 +13,23 @@ import (
 
 // away is a client whose session is absent.
 type away struct {
-	conn   *simConn
-	was    *Detached
-	listed listEnd // of its last list-jobs
+	conn  *simConn
+	id    uint64
+	wants Interests
+	waits []byte   // what it has sent and is not answered; nil if there is nothing
+	was   *history // what nobody is told of otherwise
 }
 
 // canPart reports whether a client can go on elsewhere: nothing of its commands is half executed.
 func (c *simConn) canPart() bool {
-	s := &c.session
-	return s.incoming == nil && (s.wait == nil || s.wait.task == nil)
+	return c.session.incomingPut() == nil && !c.session.isBusy()
 }
 
 // away is what is known elsewhere of the client's session, and more.
-func (c *simConn) away() away { return away{c, c.session.detached(), c.loop.listed[&c.session]} }
+func (c *simConn) away() away {
+	s := &c.session
+	return away{c, s.number(), s.Interests(), s.waitLine(), s.history()}
+}
 
 // parts has all clients leave their loops, whose sessions are absent then. It reports false, and does
 // nothing, if one of them cannot go on.
@@ -51,8 +55,7 @@ func (s *sim) parts(t *testing.T) (list []away, ok bool) {
 	return list, true
 }
 
-// goesOn has a client go on, with what is known elsewhere of its session, and what it was, for what nobody
-// is told of otherwise.
+// goesOn has a client go on, with what is known elsewhere of its session, and its history.
 func (s *sim) goesOn(t *testing.T, a away, by Time) {
 	t.Helper()
 	c, was := a.conn, a.was
@@ -60,26 +63,15 @@ func (s *sim) goesOn(t *testing.T, a away, by Time) {
 	if was.flags&isWaiting != 0 {
 		age = s.now - (was.since + by)
 	}
-	d, err := Absent(was.id, was.grant, was.Interests(), age)
+	d, err := Absent(a.id, was.grant, a.wants, age)
 	if err != nil {
 		t.Fatal(err)
-	}
-	d.opened, d.commands, d.bytesIn, d.bytesOut = was.opened, was.commands, was.bytesIn, was.bytesOut
-	d.flags |= was.flags & (isProducer | isWorker)
-	if d.weights != nil {
-		d.weights.at = was.weights.at
 	}
 	if err := c.loop.GoOn(&c.session, d, by, s.now); err != nil {
 		t.Fatal(err)
 	}
-	c.loop.counts.opened.Add(-1) // it is no new connection
+	c.session.remember(was, by)
 	c.session.reserved.holder.patience.Store(0)
-	if a.listed != (listEnd{}) {
-		if c.loop.listed == nil {
-			c.loop.listed = make(map[*Session]listEnd)
-		}
-		c.loop.listed[&c.session] = a.listed
-	}
 }
 
 // waitsAgain has a client send the command again whose reply it waits for.
@@ -89,15 +81,14 @@ func (s *sim) waitsAgain(t *testing.T, a away) {
 	var decoder codec.Decoder
 	decoder.Extensions = true
 	var cmd codec.Command
-	if n, ok := decoder.Next(a.was.Wait(), &cmd); !ok || n != len(a.was.Wait()) {
-		t.Fatalf("%q is no command", a.was.Wait())
+	if n, ok := decoder.Next(a.waits, &cmd); !ok || n != len(a.waits) {
+		t.Fatalf("%q is no command", a.waits)
 	}
 	c.session.CommandEnds(c.offset)
 	if c.waiting = c.session.Execute(s.now, &cmd, &c.out) == Wait; c.waiting {
 		c.waits()
 	}
-	c.session.commands--
-	c.loop.counts.commands[cmd.CountAs].Add(^uint64(0))
+	c.loop.countNoCommand(&c.session, cmd.CountAs)
 	flatten(&c.out)
 }
 
@@ -144,7 +135,7 @@ func (s *sim) waitOn(t *testing.T, list []away) {
 		if a.was.flags&halfClosed != 0 {
 			a.conn.session.HalfClose(s.now, &a.conn.out)
 		}
-		if a.was.Wait() != nil {
+		if a.waits != nil {
 			s.waitsAgain(t, a)
 		}
 	}

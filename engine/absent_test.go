@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -45,7 +46,7 @@ var plain = Interests{Used: defaultTube, Watched: []string{defaultTube}}
 // leaves has a client's session part.
 func (c *simConn) leaves(t *testing.T) uint64 {
 	t.Helper()
-	id := c.session.id
+	id := c.session.number()
 	c.ended = true
 	if !c.session.Part(c.sim.now) {
 		t.Fatal("it does not part at once")
@@ -96,12 +97,12 @@ func TestAWaitGoesOnForTheRestOfItsTime(t *testing.T) {
 		c.say("watch a", "ignore default", "use b", wait)
 		s.Wait(4 * time.Second)
 		a := c.away()
-		if got := string(a.was.Wait()); got != wait+"\r\n" {
+		if got := string(a.waits); got != wait+"\r\n" {
 			t.Errorf("the wait of %s is %q", wait, got)
 		}
 		c.leaves(t)
 		s.Wait(2 * time.Second)
-		back, err := s.comesBack(a.was.ID(), a.was.Interests(), s.now-a.was.WaitsSince())
+		back, err := s.comesBack(a.id, a.wants, s.now-a.was.since)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +112,7 @@ func TestAWaitGoesOnForTheRestOfItsTime(t *testing.T) {
 			t.Errorf("%s: told %q before its time", wait, got)
 		}
 		if other := s.open(); want == "" {
-			if got := other.say(fmt.Sprintf("stats-conn %d", a.was.ID())); !strings.Contains(got, "\nwaiting-time: 9\n") {
+			if got := other.say(fmt.Sprintf("stats-conn %d", a.id)); !strings.Contains(got, "\nwaiting-time: 9\n") {
 				t.Errorf("%s: %q", wait, got)
 			}
 		}
@@ -150,7 +151,7 @@ func TestAWaitGoesOnInItsPlace(t *testing.T) {
 		var back [4]*simConn
 		for _, i := range order {
 			a := list[i]
-			c, err := s.comesBack(a.was.ID(), plain, s.now-a.was.WaitsSince())
+			c, err := s.comesBack(a.id, plain, s.now-a.was.since)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -183,7 +184,7 @@ func TestAWaitThatGoesOnPassesAFew(t *testing.T) {
 	s.Wait(time.Second)
 	a := first.away()
 	first.leaves(t)
-	back, err := s.comesBack(a.was.ID(), plain, s.now-a.was.WaitsSince())
+	back, err := s.comesBack(a.id, plain, s.now-a.was.since)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +210,7 @@ func TestAJobOnItsWayIsThatOfTheAbsentSession(t *testing.T) {
 	if producer.session.Execute(s.now, &c, &producer.out) != Done {
 		t.Fatal("no put")
 	}
-	id := worker.session.id
+	id := worker.session.number()
 	worker.ended = true
 	if worker.session.Part(s.now) {
 		t.Fatal("it has parted while a job is on its way")
@@ -241,7 +242,7 @@ func TestASessionDoesNotGoOnWhileItsEndIsUnderWay(t *testing.T) {
 	for range 6 {
 		c.say("reserve-batch 1000")
 	}
-	id := c.session.id
+	id := c.session.number()
 	l.loop.Refill()
 	c.ended = true
 	if c.session.Close(s.now) {
@@ -372,8 +373,8 @@ func TestOwnClientsGoOnUnderTheNextLeaderWithTheirJobs(t *testing.T) {
 		l.Number(uint32(i+1), 70)
 	}
 	holder, waits, early := s.open(), s.open(), s.open()
-	if holder.session.id != sessionID(1, 71) || waits.session.id != sessionID(2, 71) || s.loops[0].Sessions() != 72 {
-		t.Fatalf("the sessions are %x and %x, and the first loop has had %d", holder.session.id, waits.session.id, s.loops[0].Sessions())
+	if holder.session.number() != sessionID(1, 71) || waits.session.number() != sessionID(2, 71) || s.loops[0].Sessions() != 72 {
+		t.Fatalf("the sessions are %x and %x, and the first loop has had %d", holder.session.number(), waits.session.number(), s.loops[0].Sessions())
 	}
 	holder.say("put 0 0 9 1", "x", "put 0 0 9 1", "y", "put 0 0 9 1", "z", "reserve", "reserve")
 	early.say("reserve")
@@ -447,7 +448,7 @@ func TestASessionFromBeforeItsLoopHadANumberGoesOn(t *testing.T) {
 		t.Errorf("recorded %q", got)
 	}
 	for i, x := range []*simConn{late, c, other} {
-		if got, want := x.session.id, sessionID(3, uint64(i+1)); got != want || s.engine.roll.find(want) != &x.session {
+		if got, want := x.session.number(), sessionID(3, uint64(i+1)); got != want || !slices.Contains(s.engine.onRoll(), &x.session) {
 			t.Errorf("the session is %x, want %x, or nobody finds it", got, want)
 		}
 	}
@@ -571,7 +572,7 @@ func TestRecordsDoNotNameCommandsOfTheServersOwnClients(t *testing.T) {
 	s, record := numberedSim(t, 1)
 	c := s.open()
 	c.say("use a", "watch a")
-	id, x := c.session.id, c.session.Interests()
+	id, x := c.session.number(), c.session.Interests()
 	c.leaves(t)
 	d, err := Absent(id, nil, x, 0)
 	if err != nil {

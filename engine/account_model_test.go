@@ -151,7 +151,7 @@ func (c *census) accounts() {
 		held[a] = account.Limits{Tubes: x.Tubes + tubes, Jobs: x.Jobs + jobs, Keys: x.Keys + keys, Memory: x.Memory + bytes}
 	}
 	for _, s := range c.sessions {
-		if in := s.incoming; in != nil && in.account != nil {
+		if in := s.incomingPut(); in != nil && in.account != nil {
 			add(in.account, 0, 1, 0, in.footprint())
 		}
 	}

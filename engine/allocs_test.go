@@ -17,51 +17,51 @@ func TestHotCommandsDoNotAllocate(t *testing.T) {
 	const runs = 2000
 	for _, x := range []struct {
 		name string
-		from state // of the jobs with which it begins
+		from string // of the jobs with which it begins
 		op   func(c *plantClient, id uint64)
 	}{
-		{"put", 0, func(c *plantClient, _ uint64) { c.put(0, 0) }},
-		{"put with delay", 0, func(c *plantClient, _ uint64) { c.put(0, 10) }},
-		{"put of many priorities", 0, func(c *plantClient, _ uint64) { c.put(uint32(c.loop.now)%99, 0) }},
-		{"reserve", ready, func(c *plantClient, _ uint64) { c.reserve() }},
-		{"reserve-job", ready, (*plantClient).reserveJob},
-		{"delete of a ready job", ready, (*plantClient).delete},
-		{"delete of a reserved job", reserved, (*plantClient).delete},
-		{"delete of a buried job", buried, (*plantClient).delete},
-		{"delete of a delayed job", delayed, (*plantClient).delete},
-		{"release", reserved, func(c *plantClient, id uint64) { c.release(id, 0, 0) }},
-		{"release with delay", reserved, func(c *plantClient, id uint64) { c.release(id, 0, 10) }},
-		{"release with another priority", reserved, func(c *plantClient, id uint64) { c.release(id, uint32(id)%99, 0) }},
-		{"touch", reserved, (*plantClient).touch},
-		{"bury", reserved, (*plantClient).bury},
-		{"kick-job of a buried job", buried, (*plantClient).kickJob},
-		{"kick-job of a delayed job", delayed, (*plantClient).kickJob},
-		{"kick", buried, func(c *plantClient, _ uint64) { c.must(&codec.Command{Op: codec.OpKick, Bound: 1}, "KICKED 1") }},
-		{"peek", ready, func(c *plantClient, id uint64) { c.must(&codec.Command{Op: codec.OpPeek, ID: id}, "FOUND") }},
-		{"cycle", 0, func(c *plantClient, _ uint64) { c.cycle(0) }},
+		{"put", "", func(c *plantClient, _ uint64) { c.put(0, 0) }},
+		{"put with delay", "", func(c *plantClient, _ uint64) { c.put(0, 10) }},
+		{"put of many priorities", "", func(c *plantClient, _ uint64) { c.put(uint32(c.loop.now)%99, 0) }},
+		{"reserve", "ready", func(c *plantClient, _ uint64) { c.reserve() }},
+		{"reserve-job", "ready", (*plantClient).reserveJob},
+		{"delete of a ready job", "ready", (*plantClient).delete},
+		{"delete of a reserved job", "reserved", (*plantClient).delete},
+		{"delete of a buried job", "buried", (*plantClient).delete},
+		{"delete of a delayed job", "delayed", (*plantClient).delete},
+		{"release", "reserved", func(c *plantClient, id uint64) { c.release(id, 0, 0) }},
+		{"release with delay", "reserved", func(c *plantClient, id uint64) { c.release(id, 0, 10) }},
+		{"release with another priority", "reserved", func(c *plantClient, id uint64) { c.release(id, uint32(id)%99, 0) }},
+		{"touch", "reserved", (*plantClient).touch},
+		{"bury", "reserved", (*plantClient).bury},
+		{"kick-job of a buried job", "buried", (*plantClient).kickJob},
+		{"kick-job of a delayed job", "delayed", (*plantClient).kickJob},
+		{"kick", "buried", func(c *plantClient, _ uint64) { c.must(&codec.Command{Op: codec.OpKick, Bound: 1}, "KICKED 1") }},
+		{"peek", "ready", func(c *plantClient, id uint64) { c.must(&codec.Command{Op: codec.OpPeek, ID: id}, "FOUND") }},
+		{"cycle", "", func(c *plantClient, _ uint64) { c.cycle(0) }},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			p := newPlant(t, 1)
-			t.Cleanup(p.clear)
+			t.Cleanup(p.engine.Discard)
 			c := p.client(0)
 			var allocs float64
 			for range 2 { // first grow, then measure
 				var ids []uint64
 				for range runs + 1 {
-					if x.from == 0 {
+					if x.from == "" {
 						ids = append(ids, 0)
 						continue
 					}
 					delay := uint32(0)
-					if x.from == delayed {
+					if x.from == "delayed" {
 						delay = 1e6
 					}
 					id := c.put(0, delay)
 					ids = append(ids, id)
-					if x.from == reserved || x.from == buried {
+					if x.from == "reserved" || x.from == "buried" {
 						c.reserveJob(id)
 					}
-					if x.from == buried {
+					if x.from == "buried" {
 						c.bury(id)
 					}
 				}
@@ -70,7 +70,9 @@ func TestHotCommandsDoNotAllocate(t *testing.T) {
 					x.op(c, ids[i])
 					i++
 				})
-				p.clear()
+				for id := range c.put(0, 0) {
+					c.do(&codec.Command{Op: codec.OpDelete, ID: id + 1}) // unless it is gone
+				}
 			}
 			if allocs != 0 {
 				t.Errorf("%v allocations", allocs)
@@ -85,7 +87,7 @@ func TestHotCommandsOfAWeightedSessionDoNotAllocate(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	p := newPlant(t, 1)
-	t.Cleanup(p.clear)
+	t.Cleanup(p.engine.Discard)
 	c := p.client(0)
 	c.must(&codec.Command{Op: codec.OpWatch, Weight: 5, Tube: []byte("a")}, "WATCHING")
 	for _, mode := range []codec.Mode{codec.Weighted, codec.WeightedFair} {
@@ -162,5 +164,30 @@ func TestAClientThatComesAndGoesLeavesLittleGarbage(t *testing.T) {
 	})
 	if allocs > 2 {
 		t.Errorf("%v allocations", allocs)
+	}
+}
+
+func TestHotCommandsOfARestrictedSessionDoNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	p := newPlant(t, 1)
+	t.Cleanup(p.engine.Discard)
+	c := &plantClient{tb: t, loop: p.loops[0]}
+	c.loop.OpenGranted(&c.session, NewGrant("", RightAll, []string{"default", "a/*"}), 0)
+	c.cycle(0)
+	pause := codec.Command{Op: codec.OpPauseTube, Tube: []byte("b")}
+	for name, op := range map[string]func(){
+		"cycle":       func() { c.cycle(0) },
+		"reserve-job": func() { id := c.put(0, 0); c.reserveJob(id); c.delete(id) },
+		"peek": func() {
+			c.must(&codec.Command{Op: codec.OpPeek, ID: c.put(0, 0)}, "FOUND")
+			c.delete(c.reserve())
+		},
+		"a denied pause": func() { c.must(&pause, "UNKNOWN_COMMAND") },
+	} {
+		if allocs := testing.AllocsPerRun(1000, op); allocs != 0 {
+			t.Errorf("%s: %v allocations", name, allocs)
+		}
 	}
 }

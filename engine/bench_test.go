@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"trellis/codec"
+	"trellis/engine/internal/clock"
 )
 
 // A plant is an engine under load: its clock goes on by a microsecond with every
@@ -42,7 +43,12 @@ type plantClient struct {
 }
 
 func newPlant(tb testing.TB, loops int) *plant {
-	p := &plant{tb: tb, engine: New(Config{MaxJobSize: 1 << 16, Info: testInfo})}
+	return newPlantOf(tb, loops, Config{})
+}
+
+func newPlantOf(tb testing.TB, loops int, cfg Config) *plant {
+	cfg.MaxJobSize = 1 << 16
+	p := &plant{tb: tb, engine: New(cfg)}
 	for range loops {
 		l := new(plantLoop)
 		l.Loop = p.engine.NewLoop(l)
@@ -55,24 +61,6 @@ func (p *plant) client(loop int) *plantClient {
 	c := &plantClient{tb: p.tb, loop: p.loops[loop]}
 	c.loop.Open(&c.session, c.loop.now)
 	return c
-}
-
-// clear deletes all jobs and gives their memory back.
-func (p *plant) clear() {
-	for id := range p.engine.ids.Last.Load() {
-		if at := p.engine.ids.Get(id + 1); at != 0 {
-			sh := p.engine.shards[at.Shard()]
-			sh.takeOut(sh.job(at.Ref()))
-			sh.free(at.Ref(), sh.job(at.Ref()))
-		}
-	}
-	for _, sh := range p.engine.shards {
-		for range 2 {
-			sh.jobs.Plan()
-			sh.counters.Plan()
-			sh.bodies.Plan()
-		}
-	}
 }
 
 func (c *plantClient) do(cmd *codec.Command) Outcome {
@@ -110,7 +98,7 @@ func (c *plantClient) putNext(pri, delay uint32) {
 // put puts a job, in a batch of its own, and returns its id.
 func (c *plantClient) put(pri, delay uint32) uint64 {
 	c.putNext(pri, delay)
-	c.loop.tx.ids.GiveBack()
+	c.loop.tx.EndRound()
 	return c.replyID()
 }
 
@@ -321,7 +309,7 @@ func BenchmarkCycle(b *testing.B) {
 				c.cycle(x.pri())
 			}
 			b.StopTimer()
-			p.clear()
+			p.engine.Discard()
 		})
 	}
 }
@@ -340,7 +328,7 @@ func BenchmarkPutAmongDelayed(b *testing.B) {
 		ids = ids[:0]
 	}, func(int) { ids = append(ids, c.put(0, 1e6+rand.Uint32N(1e8))) })
 	b.StopTimer()
-	p.clear()
+	p.engine.Discard()
 }
 
 // BenchmarkHandOver measures a put for a session that waits, until it has the job,
@@ -402,8 +390,7 @@ func BenchmarkParallelCycle(b *testing.B) {
 			b.Run(fmt.Sprintf("batch=%d/%s", batch, x.name), func(b *testing.B) {
 				var clients []*plantClient
 				for range x.engines {
-					p := newPlant(b, x.loops/x.engines)
-					p.engine.cfg.Limits.Memory = x.memory
+					p := newPlantOf(b, x.loops/x.engines, Config{Limits: Limits{Memory: x.memory}})
 					for n := range p.loops {
 						c := p.client(n)
 						if x.shards > 0 {
@@ -438,11 +425,21 @@ func BenchmarkParallelCycle(b *testing.B) {
 	}
 }
 
-// tubeIn returns the name of a tube in a shard.
+// tubeIn returns the name of a tube in a shard: a delay of a job there ends when the shard meets its deadlines.
 func (p *plant) tubeIn(shard int) []byte {
+	c := p.client(0)
+	by := &c.loop.tx
 	for i := 0; ; i++ {
 		name := fmt.Append(nil, "tube", i)
-		if p.engine.shardFor(name).number == shard {
+		c.must(&codec.Command{Op: codec.OpUse, Tube: name}, "USING")
+		id := c.put(0, 1)
+		now := c.loop.now
+		c.loop.now += 2 * clock.Second
+		by.MeetDeadlines(shard, c.loop.now)
+		there := p.engine.Snapshot(now).Ready > 0 // what is due elsewhere is not yet
+		c.delete(id)
+		if there {
+			c.session.Close(c.loop.now)
 			return name
 		}
 	}

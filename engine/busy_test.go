@@ -41,9 +41,7 @@ func TestALoopIsBusyAfterAPanicInTheMiddleOfAChange(t *testing.T) {
 			// What a bug might leave: everything that a change needs is missing.
 			for _, sh := range s.engine.shards {
 				sh.jobs = arena.Slab[job]{}
-				broken := new(Loop) // it has no waker
-				broken.alarm.Store(int64(MaxTime))
-				sh.alarm, sh.armed = broken.request, MaxTime
+				sh.alarm, sh.armed = func(Time) { panic("no loop is there to wake") }, MaxTime
 				if cmd.Op != codec.OpPauseTube && cmd.Op != codec.OpKick {
 					sh.byName = nil
 				}

@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"slices"
 
-	"trellis/binlog/journal"
 	"trellis/engine/internal/arena"
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/ids"
@@ -76,145 +75,6 @@ func (c *census) run() []error {
 
 func (c *census) failf(format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf(format, args...))
-}
-
-func (c *census) session(s *Session) {
-	c.using[s.used]++
-	var watches, holds shardSet
-	for i := range s.watched {
-		w := &s.watched[i]
-		c.watched[w.tube]++
-		watches |= 1 << w.tube.shard.number
-		if w.waiter != waiter((*claimant)(s)) {
-			c.failf("a watch of %s names another session", w.tube.name)
-		}
-		if w.queued() && s.claimed.Load() == claimFree {
-			c.failf("a session that does not wait stands in the queue of %s", w.tube.name)
-		}
-		if !w.queued() && s.claimed.Load() == claimWaiting {
-			c.failf("a session that waits is missing from the queue of %s", w.tube.name)
-		}
-	}
-	if w := s.loop.weights[s]; (w != nil) != (s.flags&hasWeights != 0) || w != nil && len(w.of) != len(s.watched) || w == nil && s.flags&isWeighted != 0 {
-		c.failf("a session that watches %d tubes has the weights %+v, flags %b", len(s.watched), w, s.flags)
-	}
-	for h := s.reserved.list(); h != nil; h = h.next {
-		if h.of != s.reserved || h.shard.reservations[h.index] != h {
-			c.failf("reservations in shard %d are not their session's", h.shard.number)
-		}
-		holds |= 1 << h.shard.number
-	}
-	if watches != s.watchedShards || holds != s.reserved.set() || len(s.watched) == 0 {
-		c.failf("shards watched %b, held in %b; want %b, %b", s.watchedShards, s.reserved.set(), watches, holds)
-	}
-}
-
-func (c *census) roll() {
-	open := map[*Session]bool{}
-	for _, s := range c.sessions {
-		if s.flags&isOpen != 0 {
-			open[s] = true
-		}
-	}
-	r, last := &c.engine.roll, uint64(0)
-	for i, p := range r.pages {
-		if p.n == 0 || i > 0 && p.n+r.pages[i-1].n <= rollPageLen/2 {
-			c.failf("page %d of the roll has %d sessions", i, p.n)
-		}
-		for at, s := range p.sessions {
-			switch {
-			case at >= p.n && s != nil:
-				c.failf("page %d of the roll goes on behind its end", i)
-			case at < p.n && (!open[s] || s.id <= last || s.id > r.lastID && journal.NumberOf(s.id) == 0):
-				c.failf("session %d is on the roll behind %d, open %v", s.id, last, open[s])
-			case at < p.n:
-				last = s.id
-				delete(open, s)
-			}
-		}
-	}
-	if len(open) > 0 {
-		c.failf("%d open sessions are not on the roll", len(open))
-	}
-}
-
-func (c *census) loop(l *Loop) {
-	c.caller(&l.tx)
-	for s := range l.weights {
-		if !slices.Contains(c.sessions, s) {
-			c.failf("a loop has weights of a session that is gone")
-		}
-	}
-	waiting, open, producers, workers := 0, 0, 0, 0
-	c.timers = map[*queue.Timer]string{}
-	for _, s := range l.mail.list {
-		if c.mailed[s] != nil {
-			c.failf("a session is in a mailbox twice")
-		}
-		c.mailed[s] = l
-		if s.loop != l || s.claimed.Load() != claimTaken {
-			c.failf("a session in the mailbox has claim %d", s.claimed.Load())
-		}
-	}
-	for _, s := range l.turns.All() {
-		if s.loop != l {
-			c.failf("a session is in the queue of another loop")
-		}
-		if s.claimed.Load() == claimTaken {
-			c.mailed[s] = l
-		}
-	}
-	mails := len(l.mail.list) + len(l.mail.calls)
-	if l.hasMail.Load() != (mails > 0) || mails > 0 && !l.mail.woken {
-		c.failf("a mailbox of %d says %v, rung %v", mails, l.hasMail.Load(), l.mail.woken)
-	}
-	for _, s := range c.sessions {
-		if s.loop != l {
-			continue
-		}
-		if s.flags&isOpen != 0 {
-			open++
-			producers += int(s.flags & isProducer / isProducer)
-			workers += int(s.flags & isWorker / isWorker)
-		} else if c.mailed[s] == nil {
-			c.failf("a closed session is still there")
-		}
-		switch s.claimed.Load() {
-		case claimWaiting:
-			waiting++
-			at := min(s.wait.until, s.wait.soon)
-			if at != MaxTime {
-				c.covered(&s.wait.timer, at, "a waiting session")
-			} else if s.wait.timer.Scheduled() {
-				c.failf("a session that waits for ever has a timer")
-			}
-		case claimTaken:
-			if c.mailed[s] == nil {
-				c.failf("a claimed session is in no mailbox")
-			}
-			if s.wait.timer.Scheduled() {
-				c.timers[&s.wait.timer] = "a claimed session"
-			}
-		default:
-			if s.wait != nil && s.wait.timer.Scheduled() {
-				c.failf("a session that does not wait has a timer")
-			}
-		}
-	}
-	c.wheel(&l.wheel, l.due, "a loop")
-	n := &l.counts
-	if n.waiting.Load() != int64(waiting) || n.sessions.Load() != int64(open) ||
-		n.producers.Load() != int64(producers) || n.workers.Load() != int64(workers) {
-		c.failf("a loop counts %d waiting of %d, %d producers, %d workers; there are %d of %d, %d, %d",
-			n.waiting.Load(), n.sessions.Load(), n.producers.Load(), n.workers.Load(),
-			waiting, open, producers, workers)
-	}
-}
-
-func (c *census) caller(by *tx) {
-	if by.held != 0 || len(by.wakers) != 0 || len(by.firings) != 0 {
-		c.failf("a goroutine has the locks %b, %d loops to wake and %d groups to fire", by.held, len(by.wakers), len(by.firings))
-	}
 }
 
 // covered checks that a timer fires no later than it is needed.
@@ -314,7 +174,7 @@ func (c *census) shard(sh *shard) {
 		}
 	}
 	for _, s := range c.sessions {
-		if in := s.incoming; in != nil && in.id != 0 && s.used.shard == sh && in.size > 0 {
+		if in := s.incomingPut(); in != nil && in.id != 0 && s.used.shard == sh && in.size > 0 {
 			bodies++
 		}
 	}
@@ -447,7 +307,7 @@ func (c *census) tube(sh *shard, t *tube, want *jobCounts) {
 		if w.tube != t || !w.queued() || w.prev != last {
 			c.failf("the sessions that wait for %s are linked wrongly", t.name)
 		}
-		switch w.waiter.(*claimant).claimed.Load() {
+		switch w.waiter.Client().claimed.Load() {
 		case claimWaiting:
 			claimable++
 		case claimFree:
@@ -568,7 +428,7 @@ func checkEmpty(e *Engine) (errs []error) {
 		errs = append(errs, fmt.Errorf("there are %d tubes", n))
 	}
 	for _, l := range e.loops {
-		if l.wheel.Due() != queue.Never {
+		if l.timers().Due() != queue.Never {
 			errs = append(errs, fmt.Errorf("a loop still has timers"))
 		}
 	}

@@ -52,7 +52,7 @@ func newVoyage(t *testing.T, clients int) *voyage {
 	for range clients {
 		v := &voyager{simConn: s.open(), wants: plain}
 		v.replied = func() {
-			v.loop.tx.ids.GiveBack()
+			v.loop.by().ids.GiveBack()
 			x := lateReply{string(v.out.Buf), v.offset, v.session.Interests(), v.out.Pos, 0, len(y.record.entries)}
 			if strings.HasPrefix(x.text, "INSERTED ") { // and not to a wait that has ended behind that
 				x.ids = s.engine.ids.Last.Load()
@@ -151,7 +151,7 @@ func (y *voyage) changes(t *testing.T, r *rand.Rand) {
 	y.seen = y.known(r)
 	y.record = y.record.upTo(y.seen)
 	for _, v := range y.clients {
-		v.effects = y.record.effectsOn(v.session.id, v.done)
+		v.effects = y.record.effectsOn(v.session.number(), v.done)
 		n := len(v.effects)
 		if n == 0 {
 			continue
@@ -168,7 +168,7 @@ func (y *voyage) changes(t *testing.T, r *rand.Rand) {
 	slices.SortFunc(list, func(a, b *voyager) int { return cmp.Compare(a.order, b.order) })
 	ids := make([]uint64, len(list))
 	for i, v := range list {
-		ids[i] = v.session.id
+		ids[i] = v.session.number()
 		v.session = Session{}
 	}
 	y.engine.ids.Last.Store(y.ids)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"hash/maphash"
 	"time"
 
 	"trellis/engine/account"
@@ -40,6 +41,8 @@ type Config struct {
 	// has answer called once, on any goroutine, with what came of it: entries of a YAML list.
 	// Nil stands for no files.
 	Reload func(answer func(entries []byte))
+
+	seed maphash.Seed // by which tubes are placed, where a test says so
 }
 
 // Info describes the server's process and its machine.

@@ -89,7 +89,7 @@ func (l *crewLoop) run() {
 		}
 		l.Refill()
 		if steps := l.crew.steps.Load(); steps > 0 {
-			l.budget = int(steps)
+			l.allow(int(steps))
 		}
 		for {
 			s := l.Next(l.crew.now())

@@ -27,7 +27,7 @@ func resident(t testing.TB) int64 {
 
 // million makes an engine of a million jobs, of which half are delayed.
 func million(t testing.TB) *Engine {
-	e := New(Config{Info: testInfo})
+	e := New(Config{})
 	f := e.Follow(Always)
 	body := make([]byte, 100)
 	for id := range uint64(1_000_000) {

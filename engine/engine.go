@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"hash/maphash"
 	"sync"
 	"sync/atomic"
 
@@ -24,10 +23,7 @@ type Engine struct {
 }
 
 // New makes an engine at time 0.
-func New(cfg Config) *Engine { return newEngine(cfg, maphash.MakeSeed()) }
-
-// newEngine places tubes by seed.
-func newEngine(cfg Config, seed maphash.Seed) *Engine {
+func New(cfg Config) *Engine {
 	n := cfg.Shards
 	if n == 0 {
 		n = defaultShards
@@ -39,7 +35,7 @@ func newEngine(cfg Config, seed maphash.Seed) *Engine {
 		cfg.SegmentSize = 10 << 20
 	}
 	e := new(Engine)
-	e.shared.init(cfg, n, seed)
+	e.shared.init(cfg, n)
 	e.defaultTube, e.emptyTube = e.defaultTubes()
 	return e
 }

@@ -78,13 +78,13 @@ func TestNumbersAreNotGoneBeforeTheirSessionsHaveEnded(t *testing.T) {
 	c, producer := s.open(), s.open()
 	c.say("reserve")
 	sh := e.defaultTube.shard
-	sh.lock(&c.loop.tx, s.now)
+	sh.lock(c.loop.by(), s.now)
 	if !c.session.claim() { // by another loop, which has not reserved the job yet
 		t.Fatal("the session does not wait")
 	}
-	to := c.session.set()
+	to, waiter := c.session.set(), c.session.watched[0].waiter
 	c.session.watched[0].dequeue()
-	sh.unlock(&c.loop.tx)
+	sh.unlock(c.loop.by())
 	c.session.Close(s.now)
 	c.ended = true
 	producer.say("put 0 0 9 1", "x")
@@ -107,14 +107,14 @@ func TestNumbersAreNotGoneBeforeTheirSessionsHaveEnded(t *testing.T) {
 	if _, _, err := e.GiveNumbers(7, 1, 3); err != nil {
 		t.Errorf("the process itself gets more: %v", err)
 	}
-	sh.lock(&c.loop.tx, s.now)
+	sh.lock(c.loop.by(), s.now)
 	r, j := sh.find(1)
 	pos, err := sh.reserve(to, r, j)
 	if err != nil {
 		t.Fatal(err)
 	}
-	(*claimant)(&c.session).Deliver(&c.loop.tx, 1, pos)
-	sh.unlock(&c.loop.tx)
+	waiter.Deliver(c.loop.by(), 1, pos)
+	sh.unlock(c.loop.by())
 	c.loop.Wake()
 	s.Settle()
 	again("it has ended", nil)

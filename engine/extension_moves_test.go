@@ -76,7 +76,7 @@ func TestPeekTubeEndsInATubeOfShortReservations(t *testing.T) {
 		}
 	}
 	hold()
-	l.loop.budget = 2 * scanCost
+	l.loop.allow(2 * scanCost)
 	if c.start(t, "peek-tube default reserved") != Wait {
 		t.Fatalf("all is done at once: %q", c.took())
 	}
@@ -88,7 +88,7 @@ func TestPeekTubeEndsInATubeOfShortReservations(t *testing.T) {
 		at += some
 		hold()
 		l.loop.Refill()
-		l.loop.budget = 2 * scanCost
+		l.loop.allow(2 * scanCost)
 		for x := l.loop.Next(s.now); x != nil; x = l.loop.Next(s.now) {
 			if x := connOf(x); x.session.Resume(s.now, &x.out) != Wait {
 				x.waiting = false

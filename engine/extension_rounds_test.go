@@ -204,13 +204,13 @@ func TestReservedJobsThatAreToBeDeletedAreSortedInSlices(t *testing.T) {
 	l := s.loops[0]
 	for more := true; more; {
 		before := unsorted()
-		sh.lock(&l.tx, s.now)
-		b.end = l.budget - scanSlice
+		sh.lock(l.by(), s.now)
+		b.end = l.Left() - scanSlice
 		var err error
 		if more, err = d.next(&b, new(Output)); err != nil {
 			t.Fatal(err)
 		}
-		sh.unlock(&l.tx)
+		sh.unlock(l.by())
 		if sorted := before - unsorted(); sorted > sortSlice {
 			t.Errorf("%d jobs were put into order under one lock", sorted)
 		}

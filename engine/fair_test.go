@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -9,8 +8,6 @@ import (
 	"time"
 
 	"trellis/binlog/journal"
-	"trellis/codec"
-	"trellis/engine/internal/clock"
 	"trellis/engine/internal/pagedheap"
 )
 
@@ -108,55 +105,6 @@ func TestTidyingTellsWhereJobsWithKeysAre(t *testing.T) {
 	s.noErrors(t)
 }
 
-// Who puts one job a second is served as soon as a worker is free, however many another has put.
-func TestAKeyWithFewJobsDoesNotWaitForOneWithMany(t *testing.T) {
-	const workers, work, longest = 10, 10 * clock.Second / 1000, 30 * clock.Second / 1000
-	many, few := 20_000, 12
-	if proof {
-		many, few = 100_000, 60
-	}
-	p := newPlant(t, 1)
-	loop, producer := p.loops[0], p.client(0)
-	put := func(key string) uint64 {
-		producer.must(&codec.Command{Op: codec.OpPut, TTR: 100, Terminated: true, Tags: &codec.Tags{Fair: []byte(key)}}, "INSERTED ")
-		return producer.replyID()
-	}
-	for range many {
-		put("a")
-	}
-	type worker struct {
-		*plantClient
-		job  uint64
-		free Time
-	}
-	crew := make([]worker, workers)
-	for i := range crew {
-		crew[i].plantClient, crew[i].free = p.client(0), loop.now+Time(i)*clock.Second/1000
-	}
-	since := map[uint64]Time{}
-	served := 0
-	for next := loop.now + clock.Second; served < few; {
-		w := slices.MinFunc(crew, func(a, b worker) int { return cmp.Compare(a.free, b.free) })
-		if loop.now = max(loop.now, min(next, w.free)); next <= w.free {
-			since[put("b")] = loop.now
-			next += clock.Second + clock.Second/977
-			continue
-		}
-		i := slices.IndexFunc(crew, func(o worker) bool { return o.plantClient == w.plantClient })
-		if w.job != 0 {
-			w.delete(w.job)
-		}
-		crew[i].job = w.reserve()
-		crew[i].free = loop.now + work
-		if at, ok := since[crew[i].job]; ok {
-			served++
-			if waited := loop.now - at; waited > longest {
-				t.Fatalf("a job has waited for %d ns", waited)
-			}
-		}
-	}
-}
-
 // A standby counts what is reserved, but no laps: they begin anew when it serves.
 func TestAStandbyCountsNoLaps(t *testing.T) {
 	e := New(Config{Info: testInfo, Start: time.Unix(0, 0)})
@@ -190,44 +138,4 @@ func TestAStandbyCountsNoLaps(t *testing.T) {
 		t.Errorf("the next is job %d, want the first of all", got)
 	}
 	must(serves(e, 5))
-}
-
-// BenchmarkKeyedCycle compares the cost of fair keys with that of limited ones.
-func BenchmarkKeyedCycle(b *testing.B) {
-	for _, kind := range []struct {
-		name string
-		tags func(key []byte) *codec.Tags
-	}{
-		{"con", func(key []byte) *codec.Tags { return &codec.Tags{Limited: key, Limit: 1000} }},
-		{"fair", func(key []byte) *codec.Tags { return &codec.Tags{Fair: key} }},
-	} {
-		for _, keys := range []int{1, 100_000} {
-			b.Run(fmt.Sprint(kind.name, "/", keys), func(b *testing.B) {
-				p := newPlant(b, 1)
-				c := p.client(0)
-				tags := make([]*codec.Tags, keys)
-				for i := range tags {
-					tags[i] = kind.tags(fmt.Appendf(nil, "key-%d", i))
-				}
-				put := func(i int) {
-					c.must(&codec.Command{
-						Op: codec.OpPut, TTR: 1e9, Size: uint32(len(smallBody)), Body: smallBody, Terminated: true, Tags: tags[i%keys],
-					}, "INSERTED ")
-					c.loop.tx.ids.GiveBack()
-				}
-				for i := range 2 * keys {
-					put(i)
-				}
-				b.ReportAllocs()
-				i := 0
-				for b.Loop() {
-					put(i * 7919)
-					c.delete(c.reserve())
-					i++
-				}
-				b.StopTimer()
-				p.clear()
-			})
-		}
-	}
 }

@@ -193,7 +193,7 @@ func TestAWatchListDoesNotGrowBeyondItsLimit(t *testing.T) {
 func (e *Engine) memoryUsed() int64 {
 	n := e.usage.memory.Load()
 	for _, l := range e.loops {
-		n -= l.tx.quota.bytes.Load()
+		n -= l.by().quota.bytes.Load()
 	}
 	return n
 }

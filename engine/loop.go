@@ -159,7 +159,7 @@ func (l *Loop) Next(now Time) *Session {
 	l.tx.EndRound()
 	for l.budget > 0 {
 		if Time(l.alarm.Load()) <= now && (!l.behind || l.turns.Empty()) {
-			l.fireDue(now)
+			l.MeetDeadlines(now)
 		}
 		if l.hasMail.Load() {
 			l.takeMail()
@@ -261,9 +261,9 @@ func (l *Loop) alarmCame() {
 	l.alarmMu.Unlock()
 }
 
-// fireDue does what is due in the loop's shards, and ends the waits that have run out, with
+// MeetDeadlines does what is due in the loop's shards, and ends the waits that have run out, with
 // half of what is left of the budget. What is not done by then is due again at once.
-func (l *Loop) fireDue(now Time) {
+func (l *Loop) MeetDeadlines(now Time) {
 	kept := l.budget / 2
 	l.budget -= kept
 	l.alarmCame()

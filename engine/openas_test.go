@@ -23,7 +23,7 @@ type idScript struct {
 }
 
 // id is that of the nth client's session.
-func (p *idScript) id(n int) uint64 { return p.conns[n].session.id }
+func (p *idScript) id(n int) uint64 { return p.conns[n].session.number() }
 
 // command is anything that somebody says.
 func (p *idScript) command() string {
@@ -69,7 +69,7 @@ func (p *idScript) plain(reply string) string {
 	reply = toldSession.ReplaceAllStringFunc(reply, func(line string) string {
 		m := toldSession.FindStringSubmatch(line)
 		id, _ := strconv.ParseUint(m[2], 10, 64)
-		n := slices.IndexFunc(p.conns, func(c *simConn) bool { return c.session.id == id })
+		n := slices.IndexFunc(p.conns, func(c *simConn) bool { return c.session.number() == id })
 		return fmt.Sprintf("%sid: client %06d", m[1], n)
 	})
 	reply = okLine.ReplaceAllString(byteCounts.ReplaceAllString(reply, ""), "OK")
@@ -110,7 +110,7 @@ func (p *idScript) play(t *testing.T, steps int) string {
 		for i, c := range p.conns {
 			if len(c.out.Buf) > 0 {
 				fmt.Fprintf(&p.told, "%d: client %d: %s", step, i, p.plain(string(c.out.Buf)))
-				c.session.bytesOut += uint64(len(c.out.Buf))
+				c.session.Replied(len(c.out.Buf), new(Output))
 				c.out.Buf = nil
 			}
 		}

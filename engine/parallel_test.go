@@ -431,7 +431,7 @@ func TestLoopsAreMadeWhileOthersRun(t *testing.T) {
 			defer close(done)
 			for range 200 {
 				now++
-				first.request(now)
+				first.meet(now)
 				first.Refill()
 				for first.Next(now) != nil {
 				}

@@ -171,10 +171,10 @@ func TestTheEndOfASessionComesBehindItsLastHold(t *testing.T) {
 	loop := worker.loop
 	from := len(record.entries)
 	sh := s.engine.defaultTube.shard
-	sh.lock(&loop.tx, s.now)
+	sh.lock(loop.by(), s.now)
 	claimed := worker.session.claim() // by another loop, which has not reserved the job yet
-	to := worker.session.set()
-	sh.unlock(&loop.tx)
+	to, waiter := worker.session.set(), worker.session.watched[0].waiter
+	sh.unlock(loop.by())
 	if !claimed {
 		t.Fatal("the worker does not wait")
 	}
@@ -182,18 +182,18 @@ func TestTheEndOfASessionComesBehindItsLastHold(t *testing.T) {
 		t.Fatalf("it has left while a job was on its way: %q", record.since(from))
 	}
 	worker.ended = true
-	sh.lock(&loop.tx, s.now)
+	sh.lock(loop.by(), s.now)
 	worker.session.watched[0].dequeue()
-	sh.unlock(&loop.tx)
+	sh.unlock(loop.by())
 	producer.say("put 0 0 9 1", "x")
-	sh.lock(&loop.tx, s.now)
+	sh.lock(loop.by(), s.now)
 	r, j := sh.find(1)
 	pos, err := sh.reserve(to, r, j)
 	if err != nil {
 		t.Fatal(err)
 	}
-	(*claimant)(&worker.session).Deliver(&loop.tx, 1, pos)
-	sh.unlock(&loop.tx)
+	waiter.Deliver(loop.by(), 1, pos)
+	sh.unlock(loop.by())
 	worker.loop.Wake()
 	s.Settle()
 	if got := record.since(from); got != "p1 ready by 2 at 16, h1 by 1 at 9, c1" {
@@ -215,9 +215,9 @@ func TestAPutThatIsTakenBackNamesItself(t *testing.T) {
 	c.session.CommandEnds(put.Offset)
 	sh := s.engine.defaultTube.shard
 	in := &incoming{id: 1, size: uint32(len(big)), ticket: journal.Ticket{Pos: 1, Segment: record.jobs[1].segment}}
-	sh.lock(&c.loop.tx, s.now)
-	err := c.loop.tx.unrecord(c.session.used, in, c.session.source())
-	sh.unlock(&c.loop.tx)
+	sh.lock(c.loop.by(), s.now)
+	err := c.loop.by().unrecord(c.session.used, in, c.session.source())
+	sh.unlock(c.loop.by())
 	if last := record.entries[len(record.entries)-1]; err != nil || last.kind != 'd' || last.record.Origin != put {
 		t.Errorf("%v: recorded %+v, want the put's origin %+v", err, last, put)
 	}

@@ -201,7 +201,7 @@ func (r *rig) open(loop int, turn uint32) *rigConn {
 	c.session.reserved = &reservationSet{made: turn}
 	c.loop.owed = true
 	c.client = r.model.open()
-	c.client.id = c.session.id
+	c.client.id = c.session.number()
 	r.conns = append(r.conns, c)
 	r.settle()
 	return c
@@ -263,7 +263,7 @@ func (r *rig) expect(c *rigConn, got Outcome) {
 // ran says that a loop has called the engine, and that its batch of commands has
 // ended.
 func (r *rig) ran(l *rigLoop) {
-	l.tx.ids.GiveBack()
+	l.by().EndRound()
 	l.owed = true
 	r.settle()
 }
@@ -470,13 +470,13 @@ func (r *rig) meetAlarms(loopsFirst bool) {
 		if l.alarm <= r.now {
 			l.alarm = MaxTime
 			l.Refill()
-			l.fireDue(r.now)
+			l.MeetDeadlines(r.now)
 			l.owed = true
 		}
 	}
 	r.must(r.model.tick(r.now, r.things, r.shardOf))
 	for _, l := range r.loops {
-		for _, s := range l.turns.All() {
+		for _, s := range l.canGoOn() {
 			if c := r.connOf(s); c != nil && !c.closed && c.client.verdict == "" && !c.client.claimed {
 				r.t.Fatalf("the wait of conn %d has run out at %d, should at %d", c.number, r.now, min(c.client.until, c.client.soon))
 			}
@@ -496,7 +496,7 @@ func (r *rig) check() {
 	sessions := make([]*Session, 0, len(r.conns))
 	for _, c := range r.conns {
 		r.compareOutput(c)
-		if c.client.verdict != "" && !c.woken && !slices.Contains(c.loop.turns.All(), &c.session) {
+		if c.client.verdict != "" && !c.woken && !slices.Contains(c.loop.canGoOn(), &c.session) {
 			r.t.Fatalf("the wait of conn %d has run out and nobody said so", c.number)
 		}
 		sessions = append(sessions, &c.session)
@@ -511,10 +511,10 @@ func (r *rig) check() {
 		}
 	}
 	for i, l := range r.loops {
-		if l.alarm > l.due {
-			r.t.Errorf("loop %d is due at %d, its alarm is for %d", i, l.due, l.alarm)
+		if due := l.wakesAt(); l.alarm > due {
+			r.t.Errorf("loop %d is due at %d, its alarm is for %d", i, due, l.alarm)
 		}
-		if (l.hasMail.Load() || !l.turns.Empty()) && !l.woken && !l.owed {
+		if _, _, hasMail, _ := l.mailbox(); (hasMail || len(l.canGoOn()) > 0) && !l.woken && !l.owed {
 			r.t.Errorf("loop %d has something to do and nobody said so", i)
 		}
 	}
@@ -606,8 +606,8 @@ func (r *rig) compareTube(t *tube) {
 	}
 	var got []*modelClient
 	for w := t.firstWaiting; w != nil; w = w.next {
-		if w.waiter.(*claimant).claimed.Load() == claimWaiting {
-			got = append(got, r.connOf((*Session)(w.waiter.(*claimant))).client)
+		if w.waiter.Client().claimed.Load() == claimWaiting {
+			got = append(got, r.connOf(sessionOf(w.waiter)).client)
 		}
 	}
 	if want := r.model.waitingFor(mt); !slices.Equal(got, want) {

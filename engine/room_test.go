@@ -227,7 +227,7 @@ func TestALargePutThatIsOnRecordAndBecomesNoJobIsDeletedThere(t *testing.T) {
 	_, f, c := newCramped(t)
 	c.expect(t, "", "put 0 0 9 100000\r\n%s\r\n", strings.Repeat("x", 100000))
 	f.room = true
-	if err := c.loop.tx.recordLarge(c.session.used, c.session.incoming, &c.out); err != nil || f.jobs[5] == nil {
+	if err := c.loop.by().recordLarge(c.session.used, c.session.incomingPut(), &c.out); err != nil || f.jobs[5] == nil {
 		t.Fatalf("not recorded: %v", err)
 	}
 	if err := c.Close(); err != nil {
@@ -262,7 +262,7 @@ func TestAKickOverSeveralTurnsDependsOnItsRecordsWhenItIsAnswered(t *testing.T) 
 	c.putMany(t, 1, 3*kickSlice, "put 0 9 9 0\r\n\r\n")
 	c.out.Pos = 0
 	l := slow(t, s)
-	l.loop.budget = 1
+	l.loop.allow(1)
 	if c.start(t, "kick 1000000") != Wait {
 		t.Fatal("a kick does not mind that the round is over")
 	}
@@ -270,7 +270,7 @@ func TestAKickOverSeveralTurnsDependsOnItsRecordsWhenItIsAnswered(t *testing.T) 
 		t.Errorf("a reply that is not there depends on %d", c.out.Pos)
 	}
 	last := f.pos
-	l.loop.budget = kickSlice / 2
+	l.loop.allow(kickSlice / 2)
 	l.loop.Next(s.now)
 	if c.session.Resume(s.now, &c.out) != Wait || c.out.Pos != 0 || f.pos == last {
 		t.Errorf("a reply that is not there depends on %d", c.out.Pos)

@@ -46,7 +46,7 @@ func (l *slowLoop) round() (again bool) {
 		flatten(&c.out)
 		l.woken++
 	}
-	l.most = max(l.most, roundBudget-l.loop.budget)
+	l.most = max(l.most, roundBudget-l.loop.Left())
 	return l.loop.woken || l.loop.alarm <= l.sim.now+1
 }
 
@@ -189,7 +189,7 @@ func TestNoRoundOfALoopTakesMuchMoreThanItsBudget(t *testing.T) {
 			for range 16 {
 				c := s.open()
 				l.loop.Refill()
-				l.loop.budget = 1
+				l.loop.allow(1)
 				if c.start(t, "kick %d", each) != Wait {
 					t.Fatal("a kick does not mind that the round is over")
 				}
@@ -345,9 +345,9 @@ func TestRoomForAllReservationsOfAClosedClientIsMadeAtOnce(t *testing.T) {
 			"use t%d\r\nput 0 0 9 0\r\n\r\nreserve-job %d\r\n", i%16, i+1)
 	}
 	l := slow(t, s)
-	l.loop.budget = 1
+	l.loop.allow(1)
 	c.session.Close(s.now)
-	v := c.session.wait.closing
+	v := c.session.closingTask()
 	if len(v.jobs) == 0 || len(v.jobs) >= 16*n || cap(v.jobs) < 16*n {
 		t.Errorf("there is room for %d reservations, %d are there", cap(v.jobs), len(v.jobs))
 	}
@@ -377,7 +377,7 @@ func TestWhatAClosedClientHeldComesBackAlthoughOthersDeleteSomeOfIt(t *testing.T
 					"use %s\r\nput 0 0 %d 0\r\n\r\nreserve-job %d\r\n", tube, ttr, i+1)
 			}
 			l := slow(t, s)
-			l.loop.budget = 1
+			l.loop.allow(1)
 			c.session.Close(s.now)
 			l.loop.Refill()
 			other.start(t, "%s", command)
@@ -456,7 +456,7 @@ func TestDeadlinesLeaveAPartOfEveryRoundToSessionsThatCanGoOn(t *testing.T) {
 	lister := s.open()
 	dueInAllShards(t, s, 2*maxMoves)
 	l := slow(t, s)
-	l.loop.budget = 1
+	l.loop.allow(1)
 	if lister.start(t, "list-tubes") != Wait {
 		t.Fatal("a list does not mind that the round is over")
 	}
@@ -480,7 +480,7 @@ func TestWhatACommandFindsDueIsTakenOffTheBudget(t *testing.T) {
 	c := s.open()
 	tubes := dueInAllShards(t, s, 2*maxMoves)
 	for _, name := range tubes {
-		c.session.watch(s.now-1, []byte(name), 1, &c.out) // not due yet
+		c.session.Execute(s.now-1, &codec.Command{Op: codec.OpWatch, Weight: 1, Tube: []byte(name)}, &c.out) // not due yet
 	}
 	c.took()
 	s.loops[0].Refill()
@@ -692,7 +692,7 @@ func TestALoopKeepsMemoryForFewUnfinishedPuts(t *testing.T) {
 	for i, c := range s.conns {
 		c.expect(t, fmt.Sprintf("INSERTED %d\r\n", i+1), "\r\n")
 	}
-	if got := len(s.loops[0].tx.puts); got != fifo.MaxCap {
+	if got := len(s.loops[0].by().puts); got != fifo.MaxCap {
 		t.Errorf("the loop keeps memory for %d puts", got)
 	}
 }

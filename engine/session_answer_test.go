@@ -143,14 +143,14 @@ func TestLostRepliesAreGivenAgain(t *testing.T) {
 				s.deeds = nil
 				_ = c.Send([]byte(lines(x.say)))
 				told, _ := c.Pending()
-				effects := record.effectsOn(c.session.id, from)
+				effects := record.effectsOn(c.session.number(), from)
 				if len(effects) == 0 || told == nil {
 					t.Fatalf("it has no effect; told %q", told)
 				}
 				was, deeds := s.engine.dump()+s.engine.held(9), s.deeds
 				s.deeds = nil
 				// What the client knows of its session, it knew before.
-				detached, err := Absent(c.session.id, nil, interests, 0)
+				detached, err := Absent(c.session.number(), nil, interests, 0)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -204,7 +204,7 @@ func TestNoCommandIsAnsweredByAnEffectThatItCannotHave(t *testing.T) {
 	for kind := journal.EffectKind(0); kind < 20; kind++ {
 		for state := journal.State(0); state < 20; state++ {
 			for id := range uint64(3) {
-				effects = append(effects, journal.Effect{Session: c.session.id, Offset: 9, ID: id, Kind: kind, State: state})
+				effects = append(effects, journal.Effect{Session: c.session.number(), Offset: 9, ID: id, Kind: kind, State: state})
 			}
 		}
 	}
@@ -251,7 +251,7 @@ func (c *simConn) lost(record *tape, say ...string) []journal.Effect {
 	from := c.offset
 	c.say(say...)
 	c.offset = from
-	return record.effectsOn(c.session.id, from)
+	return record.effectsOn(c.session.number(), from)
 }
 
 // What a client got and has not any more is not delivered again: its reserve begins anew, if nothing behind it was done.
@@ -320,8 +320,8 @@ func TestTheLastJobsThatACommandGotAreDelivered(t *testing.T) {
 func TestAPutThatWasTakenBackIsDoneAnew(t *testing.T) {
 	s, _ := numberedSim(t, 1)
 	c := s.open()
-	put := journal.Effect{Session: c.session.id, ID: 7, Kind: journal.EffectPut, State: journal.Ready}
-	back := journal.Effect{Session: c.session.id, ID: 7, Kind: journal.EffectDelete}
+	put := journal.Effect{Session: c.session.number(), ID: 7, Kind: journal.EffectPut, State: journal.Ready}
+	back := journal.Effect{Session: c.session.number(), ID: 7, Kind: journal.EffectDelete}
 	again := put
 	again.ID = 8
 	for _, x := range []struct {
@@ -350,15 +350,15 @@ func TestABodyThatIsSentAgainIsDropped(t *testing.T) {
 	c := s.open()
 	in := lines("put 0 0 9 40000 exp:5\n" + strings.Repeat("x", 40_000))
 	effects := c.lost(record, strings.TrimSuffix(in, "\r\n"))
-	memory := s.engine.usage.memory.Load() - c.loop.tx.quota.bytes.Load()
+	memory := s.engine.usage.memory.Load() - c.loop.by().quota.bytes.Load()
 	_, _ = c.Pending()
 	if _, ok := c.again(in, effects, 5000); !ok {
 		t.Fatal("it is not answered")
 	}
-	if got, _ := c.Pending(); string(got) != "INSERTED 1\r\n" || c.session.incoming != nil {
-		t.Errorf("got %q, and there is a put: %v", got, c.session.incoming != nil)
+	if got, _ := c.Pending(); string(got) != "INSERTED 1\r\n" || c.session.incomingPut() != nil {
+		t.Errorf("got %q, and there is a put: %v", got, c.session.incomingPut() != nil)
 	}
-	if is := s.engine.usage.memory.Load() - c.loop.tx.quota.bytes.Load(); is != memory {
+	if is := s.engine.usage.memory.Load() - c.loop.by().quota.bytes.Load(); is != memory {
 		t.Errorf("memory is %d, and was %d", is, memory)
 	}
 	s.noErrors(t)

@@ -11,9 +11,11 @@ import (
 	"trellis/engine/internal/queue"
 )
 
-// init makes n shards, a power of two, at time 0. Tubes are placed by seed.
-func (e *shared) init(cfg Config, n int, seed maphash.Seed) {
-	e.cfg, e.seed = cfg, seed
+// init makes n shards, a power of two, at time 0.
+func (e *shared) init(cfg Config, n int) {
+	if e.cfg, e.seed = cfg, cfg.seed; e.seed == (maphash.Seed{}) {
+		e.seed = maphash.MakeSeed()
+	}
 	e.recordIn(cfg.Journal)
 	e.ClockSet(cfg.Start)
 	for i := range n {

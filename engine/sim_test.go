@@ -416,7 +416,7 @@ func (c *simConn) Receive() ([]byte, error) {
 	}
 	b := c.out.Buf
 	c.out.Buf = nil
-	c.session.bytesOut += uint64(len(b))
+	c.session.Replied(len(b), new(Output))
 	return b, nil
 }
 

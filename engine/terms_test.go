@@ -124,11 +124,11 @@ func TestTermsTakeWhatTheyAreCountedFor(t *testing.T) {
 	for id := 1; id <= 3; id++ {
 		c.expect(t, fmt.Sprintf("INSERTED %d\r\n", id), "put 0 0 9 0 idp:k%d grp:g\r\n\r\n", id)
 	}
-	used := s.engine.usage.memory.Load() - s.loops[0].tx.quota.bytes.Load()
+	used := s.engine.usage.memory.Load() - s.loops[0].by().quota.bytes.Load()
 	for id := 1; id <= 3; id++ {
 		c.expect(t, "DELETED\r\n", "delete %d\r\n", id)
 	}
-	if left := s.engine.usage.memory.Load() - s.loops[0].tx.quota.bytes.Load(); left != 0 || used < 3*least {
+	if left := s.engine.usage.memory.Load() - s.loops[0].by().quota.bytes.Load(); left != 0 || used < 3*least {
 		t.Errorf("%d bytes are counted for three jobs, %d for none", used, left)
 	}
 	s.noErrors(t)

@@ -110,7 +110,7 @@ func walkOver(t *testing.T, onRecord bool) {
 			"wait":        func(t *rapid.T) { say(t, "watch c\nreserve-with-timeout 2") },
 			"close": func(t *rapid.T) {
 				i := rapid.IntRange(0, len(clients)-1).Draw(t, "client")
-				leader.loops[0].budget = rapid.IntRange(1, 20).Draw(t, "budget") // it gives back in turns
+				leader.loops[0].allow(rapid.IntRange(1, 20).Draw(t, "budget")) // it gives back in turns
 				clients[i].end()
 				clients[i] = leader.open()
 				if next == 0 { // a walk begins, and nobody has gone on
@@ -177,7 +177,7 @@ func TestAWalkTellsOfNoHoldWhoseEndIsOnRecord(t *testing.T) {
 	if got := s.engine.walkedHolds(t); got != "1 by 1 until 9s, 2 by 1 until 9s, 3 by 1 until 9s, 4 by 1 until 9s, 5 by 2 until 9s" {
 		t.Errorf("held are %s", got)
 	}
-	c.loop.budget = 1
+	c.loop.allow(1)
 	c.end()
 	if n := s.engine.Snapshot(s.now).Reserved; n < 2 {
 		t.Fatalf("all was given back at once: %d are reserved", n)
@@ -289,14 +289,14 @@ func TestAWalkWaitsForJobsThatAreOnRecordAndCannotBeFoundYet(t *testing.T) {
 		t.Fatal(err)
 	}
 	// It is told at once that no more is coming, so that its put has to be taken back.
-	in := c.session.incoming
+	in := c.session.incomingPut()
 	in.since = s.now
-	if err := c.loop.tx.recordLarge(c.session.used, in, new(Output)); err != nil {
+	if err := c.loop.by().recordLarge(c.session.used, in, new(Output)); err != nil {
 		t.Fatal(err)
 	}
 	f.room = false
 	_ = c.Close()
-	if c.session.incoming == nil {
+	if c.session.incomingPut() == nil {
 		t.Fatal("the put was forgotten although the journal does not know")
 	}
 	done := make(chan int)
@@ -323,10 +323,10 @@ func TestAWalkWaitsForJobsThatAreOnRecordAndCannotBeFoundYet(t *testing.T) {
 	if n := <-done; n != 4 {
 		t.Errorf("it has seen %d jobs", n)
 	}
-	if c.session.incoming != nil || f.jobs[in.id] != nil {
+	if c.session.incomingPut() != nil || f.jobs[in.id] != nil {
 		t.Error("the put is still there, or on record")
 	}
-	if n := c.loop.tx.ahead[0].Load() + c.loop.tx.ahead[1].Load(); n != 0 {
+	if n := c.loop.by().ahead[0].Load() + c.loop.by().ahead[1].Load(); n != 0 {
 		t.Errorf("%d are said to be on record and no jobs", n)
 	}
 	for _, err := range (&census{engine: s.engine, sessions: s.sessions()}).run() {

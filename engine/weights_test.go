@@ -7,7 +7,6 @@ import (
 	"testing"
 	"unsafe"
 
-	"trellis/codec"
 	"trellis/engine/internal/clock"
 )
 
@@ -157,80 +156,56 @@ func TestWeightsAreSmall(t *testing.T) {
 	s := newSim(100, 1)
 	c := s.open()
 	c.ask(t, "watch a\r\nwatch b 1\r\nwatch b\r\nreserve-mode fifo info\r\n")
-	if len(s.loops[0].weights) != 0 {
+	if len(slices.Collect(s.loops[0].weighted())) != 0 {
 		t.Error("a session without weights and with fifo has some")
 	}
 	c.ask(t, "watch b 2\r\n")
-	if len(s.loops[0].weights) != 1 {
+	if len(slices.Collect(s.loops[0].weighted())) != 1 {
 		t.Error("a session with a weight has none")
 	}
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if len(s.loops[0].weights) != 0 {
+	if len(slices.Collect(s.loops[0].weighted())) != 0 {
 		t.Error("weights stay when the session has gone")
-	}
-}
-
-// BenchmarkReserveAmongTubes reserves and deletes among ten tubes with jobs.
-func BenchmarkReserveAmongTubes(b *testing.B) {
-	for name, mode := range map[string]codec.Mode{"fifo": codec.FIFO, "weighted": codec.Weighted, "weighted-fair": codec.WeightedFair} {
-		b.Run(name, func(b *testing.B) {
-			p := newPlant(b, 1)
-			c := p.client(0)
-			c.must(&codec.Command{Op: codec.OpReserveMode, Mode: mode}, "USING")
-			for i := range 10 {
-				tube := []byte(fmt.Sprint("tube", i))
-				c.must(&codec.Command{Op: codec.OpWatch, Tube: tube, Weight: uint32(1 + i)}, "WATCHING")
-				c.must(&codec.Command{Op: codec.OpUse, Tube: tube}, "USING")
-				for range 100 {
-					c.put(0, 0)
-				}
-			}
-			c.must(&codec.Command{Op: codec.OpIgnore, Tube: []byte(defaultTube)}, "WATCHING")
-			b.ReportAllocs()
-			for b.Loop() {
-				id := c.reserve()
-				c.must(&codec.Command{Op: codec.OpRelease, ID: id}, "RELEASED")
-			}
-			b.StopTimer()
-			p.clear()
-		})
 	}
 }
 
 // BenchmarkBatchAmongTubes reserves a thousand jobs of two thousand tubes with all locks held.
 func BenchmarkBatchAmongTubes(b *testing.B) {
-	for name, mode := range map[string]codec.Mode{"fifo": codec.FIFO, "weighted": codec.Weighted, "weighted-fair": codec.WeightedFair} {
-		b.Run(name, func(b *testing.B) {
-			p := newPlant(b, 1)
-			c := p.client(0)
-			c.must(&codec.Command{Op: codec.OpReserveMode, Mode: mode}, "USING")
+	for _, mode := range []string{"fifo", "weighted", "weighted-fair"} {
+		b.Run(mode, func(b *testing.B) {
+			s := newSim(100, 1)
+			c := s.open()
+			c.say("reserve-mode " + mode)
 			for i := range 2000 {
-				tube := []byte(fmt.Sprint("tube", i))
-				c.must(&codec.Command{Op: codec.OpWatch, Tube: tube, Weight: uint32(1 + i%100)}, "WATCHING")
-				c.must(&codec.Command{Op: codec.OpUse, Tube: tube}, "USING")
+				c.say(fmt.Sprintf("watch tube%d %d", i, 1+i%100), fmt.Sprintf("use tube%d", i))
 				for range 10 {
-					c.put(0, 0)
+					c.say("put 0 0 100000 1", "x")
 				}
+			}
+			by := c.loop.by()
+			q := request{Client: clientOf(&c.session), Until: s.now}
+			if mode != "fifo" {
+				q.Weights = c.session.weights()
 			}
 			for b.Loop() {
 				locked := &batch{most: 1000}
-				s, tx := &c.session, &c.loop.tx
-				q := s.request(c.loop.now, c.loop.now)
-				tx.lockAll(s.watchedShards, c.loop.now)
-				if err := locked.take(tx, &q); err != nil || len(locked.jobs) != 1000 {
+				by.lockAll(q.Client.watchedShards, s.now)
+				if err := locked.take(by, &q); err != nil || len(locked.jobs) != 1000 {
 					b.Fatal(len(locked.jobs), err)
 				}
-				tx.unlockAll(s.watchedShards)
+				by.unlockAll(q.Client.watchedShards)
 				b.StopTimer()
 				for _, x := range locked.jobs {
-					c.must(&codec.Command{Op: codec.OpRelease, ID: x.id}, "RELEASED")
+					if got := c.say(fmt.Sprintf("release %d 0 0", x.id)); got != "RELEASED\r\n" {
+						b.Fatal(got)
+					}
 				}
 				b.StartTimer()
 			}
 			b.StopTimer()
-			p.clear()
+			s.engine.Discard()
 		})
 	}
 }

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 	"unsafe"
@@ -17,7 +19,7 @@ func (c *plantClient) putTagged(tags *codec.Tags, body []byte) uint64 {
 	c.must(&codec.Command{
 		Op: codec.OpPut, TTR: 1e9, Size: uint32(len(body)), Body: body, Terminated: true, Tags: tags,
 	}, "INSERTED ")
-	c.loop.tx.ids.GiveBack()
+	c.loop.tx.EndRound()
 	return c.replyID()
 }
 
@@ -50,7 +52,7 @@ func BenchmarkTags(b *testing.B) {
 				c.delete(c.putTagged(tags[i%benchRound], smallBody))
 			}
 			b.StopTimer()
-			p.clear()
+			p.engine.Discard()
 		})
 	}
 }
@@ -71,14 +73,6 @@ func (l *plantLoop) rounds(w *stopwatch, done func() bool) {
 		l.now++
 		w.time(func() { l.pull(l.now) })
 	}
-}
-
-// in counts the jobs of a state.
-func (p *plant) in(s state) (n int) {
-	for _, sh := range p.engine.shards {
-		n += sh.totals.in[s]
-	}
-	return n
 }
 
 // BenchmarkFiring deletes the last of a million members of a group for which 100,000 jobs in 16
@@ -111,10 +105,10 @@ func BenchmarkFiring(b *testing.B) {
 		b.ReportMetric(float64(puts.longest.Microseconds()), "µs-longest-delete")
 		b.StartTimer()
 		rounds.time(func() { c.delete(last) })
-		p.loops[0].rounds(&rounds, func() bool { return p.in(held) == 0 })
+		p.loops[0].rounds(&rounds, func() bool { return p.engine.Snapshot(0).Held == 0 })
 		b.StopTimer()
 		b.ReportMetric(float64(rounds.longest.Microseconds()), "µs-longest-round")
-		p.clear()
+		p.engine.Discard()
 	}
 }
 
@@ -149,10 +143,10 @@ func BenchmarkExpiry(b *testing.B) {
 				var rounds stopwatch
 				l.now += 1000 * clock.Second
 				b.StartTimer()
-				l.rounds(&rounds, func() bool { return p.in(ready) == 0 })
+				l.rounds(&rounds, func() bool { return p.engine.Snapshot(0).Ready == 0 })
 				b.StopTimer()
 				b.ReportMetric(float64(rounds.longest.Microseconds()), "µs-longest-round")
-				p.clear()
+				p.engine.Discard()
 			}
 		})
 	}
@@ -195,7 +189,7 @@ func BenchmarkStatsOfTubes(b *testing.B) {
 	}
 	b.ReportMetric(float64(rounds.longest.Microseconds()), "µs-longest-round")
 	b.StopTimer()
-	p.clear()
+	p.engine.Discard()
 }
 
 // BenchmarkMaxReserved has a thousand workers share ten places in a tube: who has a job deletes it,
@@ -216,7 +210,6 @@ func BenchmarkMaxReserved(b *testing.B) {
 			working.Push(c)
 		}
 	}
-	t := p.engine.defaultTube.shard.byName[defaultTube]
 	b.ReportAllocs()
 	for b.Loop() {
 		producer.put(0, 0)
@@ -225,8 +218,8 @@ func BenchmarkMaxReserved(b *testing.B) {
 		l.Refill()
 		next := (*plantClient)(unsafe.Pointer(l.Next(l.now)))
 		next.out.Buf = next.out.Buf[:0]
-		if next.session.Resume(l.now, &next.out); t.reserved != places {
-			b.Fatalf("%d jobs are reserved", t.reserved)
+		if next.session.Resume(l.now, &next.out); next.replyID() == 0 {
+			b.Fatalf("%q", next.out.Buf)
 		}
 		working.Push(next)
 		if c.do(reserve) != Wait {
@@ -234,5 +227,124 @@ func BenchmarkMaxReserved(b *testing.B) {
 		}
 	}
 	b.StopTimer()
-	p.clear()
+	if n := p.engine.Snapshot(l.now).Reserved; n != places {
+		b.Fatalf("%d jobs are reserved", n)
+	}
+	p.engine.Discard()
+}
+
+// Who puts one job a second is served as soon as a worker is free, however many another has put.
+func TestAKeyWithFewJobsDoesNotWaitForOneWithMany(t *testing.T) {
+	const workers, work, longest = 10, 10 * clock.Second / 1000, 30 * clock.Second / 1000
+	many, few := 20_000, 12
+	if proof {
+		many, few = 100_000, 60
+	}
+	p := newPlant(t, 1)
+	loop, producer := p.loops[0], p.client(0)
+	put := func(key string) uint64 {
+		producer.must(&codec.Command{Op: codec.OpPut, TTR: 100, Terminated: true, Tags: &codec.Tags{Fair: []byte(key)}}, "INSERTED ")
+		return producer.replyID()
+	}
+	for range many {
+		put("a")
+	}
+	type worker struct {
+		*plantClient
+		job  uint64
+		free Time
+	}
+	crew := make([]worker, workers)
+	for i := range crew {
+		crew[i].plantClient, crew[i].free = p.client(0), loop.now+Time(i)*clock.Second/1000
+	}
+	since := map[uint64]Time{}
+	served := 0
+	for next := loop.now + clock.Second; served < few; {
+		w := slices.MinFunc(crew, func(a, b worker) int { return cmp.Compare(a.free, b.free) })
+		if loop.now = max(loop.now, min(next, w.free)); next <= w.free {
+			since[put("b")] = loop.now
+			next += clock.Second + clock.Second/977
+			continue
+		}
+		i := slices.IndexFunc(crew, func(o worker) bool { return o.plantClient == w.plantClient })
+		if w.job != 0 {
+			w.delete(w.job)
+		}
+		crew[i].job = w.reserve()
+		crew[i].free = loop.now + work
+		if at, ok := since[crew[i].job]; ok {
+			served++
+			if waited := loop.now - at; waited > longest {
+				t.Fatalf("a job has waited for %d ns", waited)
+			}
+		}
+	}
+}
+
+// BenchmarkKeyedCycle compares the cost of fair keys with that of limited ones.
+func BenchmarkKeyedCycle(b *testing.B) {
+	for _, kind := range []struct {
+		name string
+		tags func(key []byte) *codec.Tags
+	}{
+		{"con", func(key []byte) *codec.Tags { return &codec.Tags{Limited: key, Limit: 1000} }},
+		{"fair", func(key []byte) *codec.Tags { return &codec.Tags{Fair: key} }},
+	} {
+		for _, keys := range []int{1, 100_000} {
+			b.Run(fmt.Sprint(kind.name, "/", keys), func(b *testing.B) {
+				p := newPlant(b, 1)
+				c := p.client(0)
+				tags := make([]*codec.Tags, keys)
+				for i := range tags {
+					tags[i] = kind.tags(fmt.Appendf(nil, "key-%d", i))
+				}
+				put := func(i int) {
+					c.must(&codec.Command{
+						Op: codec.OpPut, TTR: 1e9, Size: uint32(len(smallBody)), Body: smallBody, Terminated: true, Tags: tags[i%keys],
+					}, "INSERTED ")
+					c.loop.by().EndRound()
+				}
+				for i := range 2 * keys {
+					put(i)
+				}
+				b.ReportAllocs()
+				i := 0
+				for b.Loop() {
+					put(i * 7919)
+					c.delete(c.reserve())
+					i++
+				}
+				b.StopTimer()
+				p.engine.Discard()
+			})
+		}
+	}
+}
+
+// BenchmarkReserveAmongTubes reserves and deletes among ten tubes with jobs.
+func BenchmarkReserveAmongTubes(b *testing.B) {
+	for name, mode := range map[string]codec.Mode{"fifo": codec.FIFO, "weighted": codec.Weighted, "weighted-fair": codec.WeightedFair} {
+		b.Run(name, func(b *testing.B) {
+			p := newPlant(b, 1)
+			c := p.client(0)
+			c.must(&codec.Command{Op: codec.OpReserveMode, Mode: mode}, "USING")
+			for i := range 10 {
+				tube := []byte(fmt.Sprint("tube", i))
+				c.must(&codec.Command{Op: codec.OpWatch, Tube: tube, Weight: uint32(1 + i)}, "WATCHING")
+				c.must(&codec.Command{Op: codec.OpUse, Tube: tube}, "USING")
+				for range 100 {
+					c.put(0, 0)
+				}
+			}
+			c.must(&codec.Command{Op: codec.OpIgnore, Tube: []byte(defaultTube)}, "WATCHING")
+			b.ReportAllocs()
+			for b.Loop() {
+				id := c.reserve()
+				c.must(&codec.Command{Op: codec.OpRelease, ID: id}, "RELEASED")
+			}
+			b.StopTimer()
+			p.engine.Discard()
+		})
+	}
 }
