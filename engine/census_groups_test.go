@@ -1,6 +1,6 @@
 package engine
 
-import "reflect"
+import "trellis/engine/internal/groups"
 
 // held checks the held jobs of a tube.
 func (c *census) held(sh *shard, t *tube, want *jobCounts) {
@@ -25,22 +25,17 @@ func (c *census) held(sh *shard, t *tube, want *jobCounts) {
 // groups counts all groups, and the jobs that are held for them, by looking at all jobs.
 func (c *census) groups() {
 	e := c.engine
-	type counts struct {
-		members, buried int
-		held            [conditions]uint32
-		in              [conditions]shardSet
-	}
-	want := map[string]*counts{}
-	of := func(name string) *counts {
+	want := map[string]*groups.Counts{}
+	of := func(name string) *groups.Counts {
 		if want[name] == nil {
-			want[name] = new(counts)
+			want[name] = new(groups.Counts)
 		}
 		return want[name]
 	}
 	type listed struct {
 		shard     *shard
 		group     string
-		condition condition
+		condition groups.Condition
 	}
 	lists := map[listed]int{}
 	for _, sh := range e.shards {
@@ -55,11 +50,11 @@ func (c *census) groups() {
 			}
 			if x.Group != "" {
 				n := of(x.Group)
-				n.members++
+				n.Members++
 				if j.state == buried {
-					n.buried++
+					n.Buried++
 				}
-				if x.group == nil || x.group.name != x.Group || x.buried != (j.state == buried) {
+				if x.group == nil || x.group.Name != x.Group || x.buried != (j.state == buried) {
 					c.failf("job %d is %v and has terms %+v", j.ID, j.state, x)
 				}
 			}
@@ -68,10 +63,10 @@ func (c *census) groups() {
 			}
 			if h := x.held; h != nil {
 				n := of(x.After)
-				n.held[h.condition]++
-				n.in[h.condition] |= sh.self
+				n.Held[h.condition]++
+				n.In[h.condition] |= sh.self
 				lists[listed{sh, x.After, h.condition}]++
-				if h.id != j.ID || h.group.name != x.After || h.condition != conditionOf(x.Settled) || h.list == nil ||
+				if h.id != j.ID || h.group.Name != x.After || h.condition != groups.ConditionOf(x.Settled) || h.list == nil ||
 					h.list != sh.heldFor(h.group, h.condition) || h.list.jobs[h.index] != h {
 					c.failf("job %d is held as %+v", j.ID, h)
 				}
@@ -79,28 +74,15 @@ func (c *census) groups() {
 		}
 	}
 	n, waits := 0, 0
-	for i := range e.groups.stripes {
-		s := &e.groups.stripes[i]
-		c.check(s.table.Check(), "groups")
-		blocked := 0
-		for g := range s.table.All() {
-			n++
-			got := counts{g.members, g.buried, g.held, g.in}
-			w := want[g.name]
-			if w == nil || g != s.find(g.name, g.hash) {
-				c.failf("group %s counts %+v, and has nothing", g.name, got)
-				continue
-			}
-			if !reflect.DeepEqual(got, *w) {
-				c.failf("group %s counts %+v, has %+v", g.name, got, *w)
-			}
-			if w.members > 0 && w.members == w.buried {
-				blocked += int(w.held[noMember])
-			}
+	for _, err := range e.groups.Check(func(name string, got groups.Counts) {
+		n++
+		if w := want[name]; w == nil {
+			c.failf("group %s counts %+v, and has nothing", name, got)
+		} else if got != *w {
+			c.failf("group %s counts %+v, has %+v", name, got, *w)
 		}
-		if blocked != s.blocked {
-			c.failf("%d jobs wait for buried members, %d are counted", blocked, s.blocked)
-		}
+	}) {
+		c.check(err, "groups")
 	}
 	if n != len(want) {
 		c.failf("there are %d groups, should be %d", n, len(want))
@@ -109,19 +91,19 @@ func (c *census) groups() {
 		c.check(sh.held.Check(), "lists of held jobs")
 		for l := range sh.held.All() {
 			waits++
-			if m := lists[listed{sh, l.group.name, l.condition}]; m != len(l.jobs) || m == 0 {
-				c.failf("shard %d lists %d jobs that are held for %s, has %d", sh.number, len(l.jobs), l.group.name, m)
+			if m := lists[listed{sh, l.group.Name, l.condition}]; m != len(l.jobs) || m == 0 {
+				c.failf("shard %d lists %d jobs that are held for %s, has %d", sh.number, len(l.jobs), l.group.Name, m)
 			}
 			for i, h := range l.jobs {
 				if i > 0 && l.Less(i, (i-1)/2) {
-					c.failf("the jobs that are held for %s are in no order", l.group.name)
+					c.failf("the jobs that are held for %s are in no order", l.group.Name)
 				}
 				if h.index != i {
 					c.failf("job %d stands at %d, knows %d", h.id, i, h.index)
 				}
 			}
 			if l.due() && !l.firing {
-				c.failf("jobs that are held for %s are to be fired, and nobody does", l.group.name)
+				c.failf("jobs that are held for %s are to be fired, and nobody does", l.group.Name)
 			}
 		}
 	}

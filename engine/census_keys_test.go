@@ -245,7 +245,7 @@ func (c *census) countKeys() {
 	for _, sh := range c.engine.shards {
 		n += sh.totals.unique + sh.totals.tombstones + sh.totals.limited + sh.totals.fair
 	}
-	groups, _ := c.engine.groups.size()
+	groups, _ := c.engine.groups.Size()
 	n += groups
 	if got := c.engine.usage.keys.Load(); got != int64(n) {
 		c.failf("%d keys are counted, there are %d", got, n)

@@ -9,6 +9,7 @@ import (
 	"trellis/binlog/journal"
 	"trellis/engine/internal/arena"
 	"trellis/engine/internal/clock"
+	"trellis/engine/stats"
 )
 
 func TestAStrictFollowerFindsWhatCannotBe(t *testing.T) {
@@ -273,7 +274,7 @@ func TestADiscardedEngineHasGivenAllMemoryBack(t *testing.T) {
 		if _, err := e.Walk(0, 1, nil); err != ErrDiscarded {
 			t.Fatalf("a walk ends with %v", err)
 		}
-		e.EachTube(0, func(tube *TubeSnapshot) { t.Fatalf("there is a tube: %v", tube) })
+		e.EachTube(0, func(tube *stats.Tube) { t.Fatalf("there is a tube: %v", tube) })
 	}
 }
 
@@ -343,7 +344,7 @@ func TestAnEngineServesAnyTimeAfterItsBeginning(t *testing.T) {
 		t.Errorf("answered %q", got)
 	}
 	// A job is ready since its record was made.
-	e.EachTube(s.now, func(tube *TubeSnapshot) {
+	e.EachTube(s.now, func(tube *stats.Tube) {
 		if tube.Name == "other" && tube.OldestReady != 14*time.Second {
 			t.Errorf("the oldest job has been ready for %v", tube.OldestReady)
 		}

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"trellis/codec"
+	"trellis/engine/stats"
 )
 
 // statsGroup tells of a group, whose members may be in any tubes. Nobody sees all of them at one
@@ -11,7 +12,7 @@ import (
 func (s *Session) statsGroup(name []byte, out *Output) {
 	l := s.loop
 	n := l.engine.groupNamed(string(name), out)
-	if n == (groupCount{}) {
+	if n == (stats.Group{}) {
 		out.Reply(codec.ReplyNotFound)
 		return
 	}

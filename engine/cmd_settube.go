@@ -6,6 +6,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/settings"
 )
 
 // setTube is a set-tube or a set-dlq.
@@ -91,7 +92,7 @@ func (s *Session) listAllSettings(now Time, show func(*yaml, *journal.Setting), 
 }
 
 func (s *Session) list(
-	now Time, list settingList, pos journal.Pos, show func(*yaml, *journal.Setting), out *Output,
+	now Time, list settings.Cursor, pos journal.Pos, show func(*yaml, *journal.Setting), out *Output,
 ) Outcome {
 	li := &listing{items: &settingItems{s, list, show}, counted: &settingItems{s, list, show}, pos: pos}
 	return li.turn(s, now, out)
@@ -100,7 +101,7 @@ func (s *Session) list(
 // settingItems are the settings in a list.
 type settingItems struct {
 	session *Session
-	list    settingList
+	list    settings.Cursor
 	show    func(*yaml, *journal.Setting)
 }
 

@@ -6,6 +6,7 @@ import (
 	"trellis/binlog/journal"
 	"trellis/codec"
 	"trellis/engine/internal/sliceheap"
+	"trellis/engine/stats"
 )
 
 // statsTubeX describes a tube with what beanstalkd does not count.
@@ -21,7 +22,7 @@ func (s *Session) statsTubeX(now Time, name []byte, out *Output) {
 
 // appendTube appends a tube's numbers with first before the first key, and rest before the
 // others.
-func appendTube(b []byte, n *TubeSnapshot, first, rest string) []byte {
+func appendTube(b []byte, n *stats.Tube, first, rest string) []byte {
 	y := yaml(b)
 	y.quoted(first+"name", n.Name)
 	number := func(k string, v uint64) {

@@ -9,6 +9,7 @@ import (
 	"trellis/binlog/journal"
 	"trellis/engine/internal/arena"
 	"trellis/engine/internal/clock"
+	"trellis/engine/internal/settings"
 )
 
 // tubeIn is a name of a tube that lives in that shard.
@@ -31,10 +32,12 @@ func (s *sim) check(t *testing.T) {
 func TestThereAreAtMostSoManySettings(t *testing.T) {
 	s := newSim(100, 1)
 	c := s.open()
-	room := maxSettings
+	room := settings.Max
 	if !proof {
 		room = 1000
-		s.engine.settings.coming = maxSettings - room
+		for range settings.Max - room {
+			s.engine.settings.MakeRoom()
+		}
 	}
 	for i := range room {
 		c.expect(t, "DLQ_SET\r\n", "set-dlq t%d 7 dead\r\n", i)
@@ -153,7 +156,11 @@ func TestASettingThatCannotBeRecordedIsNotMade(t *testing.T) {
 	f.err = journal.ErrFailed
 	c.expect(t, "INTERNAL_ERROR\r\n", "set-dlq new 1 dead\r\n")
 	c.expect(t, "OK 60\r\n---\n- tube: \"default\"\n  max-attempts: 1\n  dead-tube: \"dead\"\n\r\n", "list-dlq\r\n")
-	if s.engine.settings.coming != 0 {
+	g := &s.engine.settings
+	for range settings.Max - g.Size() {
+		g.MakeRoom()
+	}
+	if g.Cancel(); !g.MakeRoom() {
 		t.Error("a place is reserved for a setting that is not made")
 	}
 }

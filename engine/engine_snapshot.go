@@ -1,14 +1,16 @@
 package engine
 
+import "trellis/engine/stats"
+
 // Snapshot sums up what the server counts. Any goroutine may call it. It takes
 // one shard's lock at a time, each for a moment.
-func (e *Engine) Snapshot(now Time) *Snapshot {
+func (e *Engine) Snapshot(now Time) *stats.Server {
 	c := e.look()
 	return e.snapshot(&c, now)
 }
 
-func (e *Engine) snapshot(c *tx, now Time) *Snapshot {
-	s := c.AddTo(&Snapshot{Draining: e.draining.Load()}, now)
+func (e *Engine) snapshot(c *tx, now Time) *stats.Server {
+	s := c.AddTo(&stats.Server{Draining: e.draining.Load()}, now)
 	e.loopsMu.Lock()
 	defer e.loopsMu.Unlock()
 	for _, l := range e.loops {

@@ -9,6 +9,7 @@ import (
 	"trellis/binlog/journal"
 	"trellis/codec"
 	"trellis/engine/internal/clock"
+	"trellis/engine/internal/groups"
 )
 
 // put1 is a put of one byte with tags.
@@ -309,7 +310,7 @@ func TestTheMemoryOfGroupsIsCountedAndGivenBack(t *testing.T) {
 	c := s.open()
 	c.expect(t, "INSERTED 1\r\nINSERTED 2\r\nINSERTED 3\r\n", "%s%s%s", put1("grp:g"), put1("grp:g"), put1("aft:g"))
 	with := func(x journal.Terms) int64 { return jobFootprint(1, &journal.Keys{Terms: &x}) }
-	all := 2*with(journal.Terms{Group: "g"}) + with(journal.Terms{After: "g"}) + groupFootprint("g")
+	all := 2*with(journal.Terms{Group: "g"}) + with(journal.Terms{After: "g"}) + groups.Footprint("g")
 	if got, want := s.engine.memoryUsed(), all+heldFootprint+heldListFootprint; got != want {
 		t.Errorf("%d bytes are counted, want %d", got, want)
 	}

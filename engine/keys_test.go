@@ -9,6 +9,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/engine/internal/clock"
+	"trellis/engine/stats"
 )
 
 // noErrors checks all that the engine keeps.
@@ -291,7 +292,7 @@ func TestKeysAreShownByTube(t *testing.T) {
 	c := s.open()
 	c.ask(t, "use a\r\nput 0 0 9 1 idp:k:100 con:c\r\na\r\nput 0 0 9 1 idp:j con:c:2\r\na\r\nput 0 0 9 1 con:d\r\na\r\ndelete 1\r\nwatch b\r\n")
 	got := map[string]int{}
-	s.engine.EachTube(s.now, func(x *TubeSnapshot) { got[x.Name] = x.Keys })
+	s.engine.EachTube(s.now, func(x *stats.Tube) { got[x.Name] = x.Keys })
 	if want := map[string]int{"default": 0, "a": 4, "b": 0}; !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}

@@ -1,8 +1,6 @@
 package engine
 
-import (
-	"trellis/codec"
-)
+import "trellis/codec"
 
 // ownOps are the commands whose replies show nothing that other clients can change,
 // apart from what the command itself has recorded. All others are assumed to.

@@ -1,10 +1,7 @@
 package engine
 
 import (
-	"fmt"
-	"maps"
 	"math/big"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +10,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/engine/internal/clock"
+	"trellis/engine/stats"
 )
 
 func TestABackOffIsAsLongAsItsFormulaSays(t *testing.T) {
@@ -165,12 +163,12 @@ func TestManyReservationsOfAClientThatHasGoneAreJudgedInTurns(t *testing.T) {
 	const jobs, size = 2500, 4000
 	for name, x := range map[string]struct {
 		keys   string
-		want   func(n *Snapshot) int
+		want   func(n *stats.Server) int
 		rounds int // at least
 	}{
-		"back-off": {"retry-min=5", func(n *Snapshot) int { return n.Delayed }, 1},
+		"back-off": {"retry-min=5", func(n *stats.Server) int { return n.Delayed }, 1},
 		// Bodies are copied.
-		"dead letters": {"attempts=1 dead=%s", func(n *Snapshot) int { return n.Buried }, jobs * size / deadMoveBytes / roundBudget},
+		"dead letters": {"attempts=1 dead=%s", func(n *stats.Server) int { return n.Buried }, jobs * size / deadMoveBytes / roundBudget},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSim(size, 1)
@@ -249,47 +247,5 @@ func TestWhatOthersCannotReadIsRefused(t *testing.T) {
 	c.expect(t, "TUBE_SET\r\n", "set-tube t retry-min=1\r\n")
 	if list := c.ask(t, "capabilities\r\n"); !strings.Contains(list, "- set-tube\n") {
 		t.Errorf("capabilities are %s", list)
-	}
-}
-
-func TestSettingsLieInPagesInTheOrderOfTheirNames(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(1, 2))
-	var g settings
-	want := map[string]uint32{}
-	check := func(list settingList, want map[string]uint32) {
-		t.Helper()
-		n, last := 0, ""
-		for x := list.Next(); x != nil; x = list.Next() {
-			if n++; x.Tube <= last || want[x.Tube] != x.Attempts {
-				t.Fatalf("%q with %d behind %q, want %d", x.Tube, x.Attempts, last, want[x.Tube])
-			}
-			last = x.Tube
-		}
-		if n != len(want) {
-			t.Fatalf("%d settings, want %d", n, len(want))
-		}
-	}
-	for round := range 40 {
-		before, _ := g.snapshot()
-		was := maps.Clone(want)
-		for range rnd.IntN(3 * pageSettings) {
-			s := journal.DeadLetters(fmt.Sprint(rnd.IntN(2000)), rnd.Uint32N(2)*uint32(round+1), "d")
-			if round%10 >= 8 { // until all are gone
-				s.Attempts = 0
-			}
-			if s.Attempts == 0 {
-				s.Dead = ""
-			}
-			if g.keep(&s, false, 0); s.IsDefault() {
-				delete(want, s.Tube)
-			} else {
-				want[s.Tube] = s.Attempts
-			}
-		}
-		check(before, was)
-		now, _ := g.snapshot()
-		if check(now, want); g.size() != len(want) {
-			t.Fatalf("%d are counted, want %d", g.size(), len(want))
-		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"trellis/codec"
+	"trellis/engine/internal/groups"
 	"trellis/engine/internal/queue"
 )
 
@@ -389,7 +390,7 @@ func (s spy) Expire(now int64) bool {
 	case *firings:
 		t := dueThing{firing: true, shard: x.shard.number}
 		for _, l := range x.lists.All() {
-			t.lists = append(t.lists, groupWait{l.group.name, l.condition == noneLeft})
+			t.lists = append(t.lists, groupWait{l.group.Name, l.condition == groups.NoneLeft})
 		}
 		s.rig.things = append(s.rig.things, t)
 	case *expiries:

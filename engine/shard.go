@@ -9,9 +9,11 @@ import (
 	"trellis/engine/account"
 	"trellis/engine/histogram"
 	"trellis/engine/internal/arena"
+	"trellis/engine/internal/groups"
 	"trellis/engine/internal/hashtable"
 	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
+	"trellis/engine/internal/settings"
 )
 
 // shared is what the shards have in common. What is not marked otherwise does not change.
@@ -22,10 +24,10 @@ type shared struct {
 	shards   []*shard
 	ids      ids.Index
 	registry registry
-	settings settings
+	settings settings.List
 	accounts account.Book
 	usage    usage
-	groups   groups
+	groups   groups.Table
 	barrier  Barrier // the journal's, nil if it has none
 	holds    Holds   // the journal's, nil if it has none
 
@@ -212,4 +214,4 @@ func (sh *shard) find(id uint64) (ref, *job) {
 func (sh *shard) body(j *job) []byte { return sh.bodies.Bytes(j.body, j.size) }
 
 // shardSet has a bit for each shard.
-type shardSet uint16
+type shardSet = ids.Set

@@ -279,7 +279,7 @@ func (f *Follower) serve(nextID uint64, now Time) {
 	e.ids.Last.Store(max(nextID, 1) - 1)
 	e.ids.EndRestore(max(nextID, 1))
 	if !e.cfg.Stock { // the server before did not come to fire what is complete, or did not record all of it
-		e.groups.endEpochs()
+		e.groups.EndEpochs()
 		for _, sh := range e.shards {
 			sh.lock(&f.tx, now)
 			sh.fireAllHeld()
@@ -330,7 +330,7 @@ func (f *Follower) Setting(x *journal.Setting) error {
 	sh := f.shared.shardFor([]byte(kept.Tube))
 	sh.lock(&f.tx, f.stamp)
 	defer sh.unlock(&f.tx)
-	f.shared.settings.keep(&kept, false, 0)
+	f.shared.settings.Keep(&kept, false, 0)
 	sh.putInForce(&kept)
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"trellis/binlog/journal"
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/reply"
+	"trellis/engine/stats"
 )
 
 // A tube that is shut hands out no jobs: reserve takes those of other tubes, and clients that
@@ -146,35 +147,19 @@ func (t *tube) mayStart() bool {
 	return t.limits == nil || t.limits.opens(t.reserved) <= t.shard.now
 }
 
-// A Limit is a reason for which a tube hands out no jobs.
-type Limit uint8
-
-// The limits, in the order in which they are told of where there are several.
-const (
-	NoLimit Limit = iota
-	PauseLimit
-	ReservedLimit
-	RateLimit
-)
-
-// String returns the word of stats-tube-x.
-func (l Limit) String() string {
-	return [...]string{NoLimit: "none", PauseLimit: "pause", ReservedLimit: "reserved", RateLimit: "rate"}[l]
-}
-
 // limit is why the tube is shut now, and for how long it will be at least, 0 if that is not
 // known.
-func (t *tube) limit() (by Limit, left Time) {
+func (t *tube) limit() (by stats.Limit, left Time) {
 	left = max(0, t.pausedUntil-t.shard.now)
 	l := t.limits
 	switch {
 	case left > 0 || l != nil && l.paused:
-		return PauseLimit, left
+		return stats.PauseLimit, left
 	case l == nil:
 	case l.full(t.reserved):
-		return ReservedLimit, 0
+		return stats.ReservedLimit, 0
 	case !t.mayStart():
-		return RateLimit, l.opens(t.reserved) - t.shard.now
+		return stats.RateLimit, l.opens(t.reserved) - t.shard.now
 	}
-	return NoLimit, 0
+	return stats.NoLimit, 0
 }

@@ -8,10 +8,16 @@ import (
 	"trellis/binlog/journal"
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/fifo"
+	"trellis/engine/internal/groups"
 	"trellis/engine/internal/queue"
 	"trellis/engine/internal/reply"
+	"trellis/engine/stats"
 )
 
+// A job that was put with the tag grp is a member of a group from its put until its end, in
+// whatever tube and state it is. A job that is put with the tag aft while the group is not
+// complete is held until it is. What all shards count of groups is in package groups.
+//
 // A held job waits for its group to become complete. It stands in a queue of its tube, by id, and
 // in a list of its shard, which has all that are held for the same group.
 //
@@ -24,8 +30,8 @@ import (
 // along when the job moves, so that a move counts nothing.
 type heldEntry struct {
 	id        uint64
-	group     *jobGroup // that it waits for
-	condition condition
+	group     *groups.Group // that it waits for
+	condition groups.Condition
 	epoch     uint32    // of the group, in which it was held
 	list      *heldList // nil while the job moves
 	index     int       // in list.jobs
@@ -37,8 +43,8 @@ const heldFootprint = int64(unsafe.Sizeof(heldEntry{}) + 2*unsafe.Sizeof((*heldE
 // A heldList is the jobs that a shard holds for one group and one condition. The shard's lock
 // guards it.
 type heldList struct {
-	group     *jobGroup
-	condition condition
+	group     *groups.Group
+	condition groups.Condition
 	firing    bool         // it stands in shard.firings
 	fired     uint32       // what was held before this epoch is to be fired
 	jobs      []*heldEntry // a heap: by epoch, and then by id
@@ -51,7 +57,7 @@ const heldListFootprint = int64(unsafe.Sizeof(heldList{}) + 2*unsafe.Sizeof((*he
 // byGroup finds lists of held jobs.
 type byGroup struct{}
 
-func (byGroup) Hash(l *heldList) uint64     { return l.group.hash + uint64(l.condition) }
+func (byGroup) Hash(l *heldList) uint64     { return l.group.Hash + uint64(l.condition) }
 func (byGroup) Next(l *heldList) **heldList { return &l.next }
 
 // before reports whether epoch e ended before epoch f. There may have been 2^32 of them.
@@ -87,8 +93,8 @@ func (l *heldList) Pop() any {
 func (l *heldList) due() bool { return len(l.jobs) > 0 && before(l.jobs[0].epoch, l.fired) }
 
 // heldFor returns the jobs that the shard holds for a group, nil if it holds none.
-func (sh *shard) heldFor(g *jobGroup, c condition) *heldList {
-	for l := sh.held.First(g.hash + uint64(c)); l != nil; l = l.next {
+func (sh *shard) heldFor(g *groups.Group, c groups.Condition) *heldList {
+	for l := sh.held.First(g.Hash + uint64(c)); l != nil; l = l.next {
 		if l.group == g && l.condition == c {
 			return l
 		}
@@ -98,20 +104,20 @@ func (sh *shard) heldFor(g *jobGroup, c condition) *heldList {
 
 // join makes a new job a member of the group that its terms name, which may have to be made.
 func (sh *shard) join(x *terms) (made bool) {
-	g, made := sh.shared.groups.join(x.Group)
+	g, made := sh.shared.groups.Join(x.Group)
 	if made {
 		sh.countGroup(g)
 	}
 	x.group = g
-	x.Group = g.name // one text for all members
+	x.Group = g.Name // one text for all members
 	return made
 }
 
 // holdBack makes a job wait for the group that its terms name, unless the group is complete. A job
 // that is held on record waits in any case.
 func (sh *shard) holdBack(id uint64, x *terms, onRecord bool) (held bool) {
-	c := conditionOf(x.Settled)
-	g, epoch, made := sh.shared.groups.hold(x.After, c, onRecord)
+	c := groups.ConditionOf(x.Settled)
+	g, epoch, made := sh.shared.groups.Hold(x.After, c, onRecord)
 	if made {
 		sh.countGroup(g)
 	}
@@ -124,20 +130,20 @@ func (sh *shard) holdBack(id uint64, x *terms, onRecord bool) (held bool) {
 }
 
 // countGroup counts a group that has come into being.
-func (sh *shard) countGroup(g *jobGroup) {
-	sh.shared.countBytes(sh.by, groupFootprint(g.name))
+func (sh *shard) countGroup(g *groups.Group) {
+	sh.shared.countBytes(sh.by, groups.Footprint(g.Name))
 	sh.shared.usage.keys.Add(1)
 }
 
 // changeGroup changes the counts of a group. If it becomes complete by that, the goroutine that has
 // the lock fires what is held for it when it has none.
-func (sh *shard) changeGroup(g *jobGroup, by groupChange) {
-	f, ended := sh.shared.groups.count(g, by, !sh.fed && !sh.shared.cfg.Stock)
+func (sh *shard) changeGroup(g *groups.Group, by groups.Change) {
+	f, ended := sh.shared.groups.Count(g, by, !sh.fed && !sh.shared.cfg.Stock)
 	if ended {
-		sh.shared.refundBytes(sh.by, groupFootprint(g.name))
+		sh.shared.refundBytes(sh.by, groups.Footprint(g.Name))
 		sh.shared.usage.keys.Add(-1)
 	}
-	if f.group != nil {
+	if f.Group != nil {
 		sh.by.firings = append(sh.by.firings, f)
 	}
 }
@@ -147,9 +153,9 @@ func (sh *shard) regroup(j *job) {
 	x := sh.keyedOf(j).terms
 	if is := j.state == buried; x.group != nil && is != x.buried {
 		x.buried = is
-		by := groupChange{buried: 1}
+		by := groups.Change{Buried: 1}
 		if !is {
-			by.buried = -1
+			by.Buried = -1
 		}
 		sh.changeGroup(x.group, by)
 	}
@@ -160,8 +166,8 @@ func (sh *shard) regroup(j *job) {
 
 // letGo counts a job off that its group has held.
 func (sh *shard) letGo(x *terms) {
-	var by groupChange
-	by.held[x.held.condition] = -1
+	var by groups.Change
+	by.Held[x.held.condition] = -1
 	sh.changeGroup(x.held.group, by)
 	sh.shared.refundBytes(sh.by, heldFootprint)
 	x.held = nil
@@ -175,9 +181,9 @@ func (sh *shard) leave(x *terms) {
 	if x.group == nil {
 		return
 	}
-	by := groupChange{members: -1}
+	by := groups.Change{Members: -1}
 	if x.buried {
-		by.buried = -1
+		by.Buried = -1
 	}
 	sh.changeGroup(x.group, by)
 	x.group = nil
@@ -194,7 +200,7 @@ func (sh *shard) pushHeld(t *tube, r ref, j *job) {
 	}
 	t.held.Push(sh.table, MaxTime.Key(), r, &j.Links)
 	h := x.held
-	epoch := sh.shared.groups.enlist(h.group, h.condition, sh.self)
+	epoch := sh.shared.groups.Enlist(h.group, h.condition, sh.self)
 	l := sh.heldFor(h.group, h.condition)
 	if l == nil {
 		l = &heldList{group: h.group, condition: h.condition, fired: h.epoch}
@@ -204,8 +210,8 @@ func (sh *shard) pushHeld(t *tube, r ref, j *job) {
 	h.list = l
 	heap.Push(l, h)
 	if before(h.epoch, epoch) { // it has ended before the shard was known to hold the job
-		f := firing{group: h.group}
-		f.in[h.condition] = sh.self
+		f := groups.Firing{Group: h.group}
+		f.In[h.condition] = sh.self
 		sh.by.firings = append(sh.by.firings, f)
 	}
 }
@@ -221,7 +227,7 @@ func (sh *shard) removeHeld(t *tube, j *job) {
 	if h.list = nil; len(l.jobs) == 0 {
 		sh.held.Remove(l)
 		sh.shared.refundBytes(sh.by, heldListFootprint)
-		sh.shared.groups.delist(l.group, l.condition, sh.self)
+		sh.shared.groups.Delist(l.group, l.condition, sh.self)
 	}
 }
 
@@ -234,13 +240,13 @@ func (c *tx) fireGroups(e *shared, now Time) {
 	for len(c.firings) > 0 {
 		f := c.firings[0]
 		c.firings = c.firings[1:]
-		for cond, in := range f.in {
+		for cond, in := range f.In {
 			for _, sh := range e.shards {
 				if in&sh.self == 0 {
 					continue
 				}
 				sh.lock(c, now)
-				if sh.fireHeld(f.group, condition(cond)) && !sh.still {
+				if sh.fireHeld(f.Group, groups.Condition(cond)) && !sh.still {
 					sh.fire()
 				}
 				sh.unlock(c)
@@ -259,19 +265,19 @@ type firings struct {
 
 // fireHeld queues the jobs to be fired that the shard has held for a group since before its present epoch, as
 // soon as it does what is due. It returns false if it holds none.
-func (sh *shard) fireHeld(g *jobGroup, c condition) bool {
+func (sh *shard) fireHeld(g *groups.Group, c groups.Condition) bool {
 	l := sh.heldFor(g, c)
 	if l == nil {
 		return false
 	}
-	sh.fireList(l, sh.shared.groups.epoch(g, c))
+	sh.fireList(l, sh.shared.groups.Epoch(g, c))
 	return true
 }
 
 // fireAllHeld is fireHeld for all groups.
 func (sh *shard) fireAllHeld() {
 	for l := range sh.held.All() {
-		if epoch := sh.shared.groups.epoch(l.group, l.condition); before(l.jobs[0].epoch, epoch) {
+		if epoch := sh.shared.groups.Epoch(l.group, l.condition); before(l.jobs[0].epoch, epoch) {
 			sh.fireList(l, epoch)
 		}
 	}
@@ -331,4 +337,11 @@ func (sh *shard) fireFirst(l *heldList) error {
 	sh.totals.fired++
 	sh.dispatch(sh.tubes[j.tube])
 	return nil
+}
+
+// groupNamed returns the counts of the group of that name, which are 0 if there is none.
+func (e *shared) groupNamed(name string, out *reply.Output) stats.Group {
+	n := e.groups.Look(name)
+	e.notFound(out) // members and held jobs have come and gone in any shard
+	return n
 }

@@ -4,6 +4,7 @@ import (
 	"trellis/codec"
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/reply"
+	"trellis/engine/stats"
 )
 
 // What clients do with one job, by its id. Each operation finds the job, does all that belongs to it, and
@@ -136,18 +137,8 @@ func (c *tx) peekFirst(sh *shard, t *tube, of state, out *reply.Output) error {
 	return nil
 }
 
-// A jobSnapshot is what clients are told of a job.
-type jobSnapshot struct {
-	Tube                                        string
-	State                                       string
-	Pri, TTR, Delay                             uint32
-	Age, Left                                   Time   // Left until a delay or a time to run ends
-	Segment                                     uint32 // of the journal, in which its last full record stands
-	Reserves, Timeouts, Releases, Buries, Kicks uint32
-}
-
 // Job returns what clients are told of a job.
-func (c *tx) Job(now Time, id uint64, out *reply.Output) (x jobSnapshot, err error) {
+func (c *tx) Job(now Time, id uint64, out *reply.Output) (x stats.Job, err error) {
 	sh, _, j := c.lockJob(now, id, out)
 	if sh == nil {
 		return x, reply.ErrNotFound
@@ -158,7 +149,7 @@ func (c *tx) Job(now Time, id uint64, out *reply.Output) (x jobSnapshot, err err
 	if j.counters != 0 {
 		n = *sh.counters.At(j.counters)
 	}
-	x = jobSnapshot{
+	x = stats.Job{
 		Tube: sh.tubes[j.tube].name, State: j.state.String(), Pri: j.pri, TTR: j.ttr, Delay: n.delay,
 		Age: max(0, now-j.created), Segment: j.segment,
 		Reserves: n.reserves, Timeouts: n.timeouts, Releases: n.releases, Buries: n.buries, Kicks: n.kicks,

@@ -9,6 +9,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/engine/account"
+	"trellis/engine/internal/groups"
 	"trellis/engine/internal/queue"
 	"trellis/engine/internal/reply"
 )
@@ -50,10 +51,10 @@ type keyed struct {
 // them.
 type terms struct {
 	journal.Terms
-	fair   *fairKey   // nil if there is none, or Config.Stock is set
-	buried bool       // counted as a buried member of group
-	group  *jobGroup  // that it is a member of; nil for none
-	held   *heldEntry // nil unless it is held
+	fair   *fairKey      // nil if there is none, or Config.Stock is set
+	buried bool          // counted as a buried member of group
+	group  *groups.Group // that it is a member of; nil for none
+	held   *heldEntry    // nil unless it is held
 }
 
 // newKeyed makes the record of a job's keys, which the shard does not know yet.

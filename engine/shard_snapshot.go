@@ -3,88 +3,20 @@ package engine
 import (
 	"time"
 
-	"trellis/codec"
-	"trellis/engine/histogram"
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/reply"
+	"trellis/engine/stats"
 )
 
-// Snapshot is what the whole server counts. Counters are since its start.
-type Snapshot struct {
-	Ready, Reserved, Delayed, Buried int
-	Urgent                           int // of the ready jobs, those with a priority under 1024
-	Held                             int // of the delayed jobs, those that wait for a group
-	Blocked                          int // of these, those of whose group all members are buried, which keeps them waiting
-
-	Puts     uint64 // jobs that were accepted
-	Timeouts uint64 // reservations whose time to run ended
-
-	// Jobs that were delayed because a reservation had failed, by how it had ended.
-	RetriesReleased, RetriesTimedOut, RetriesDisconnected uint64
-
-	DeadLetters uint64 // jobs that were buried because their attempts were used up
-	// Jobs that have expired, by what became of them.
-	ExpiredDeleted, ExpiredBuried uint64
-
-	UniqueKeys  int    // unique keys of jobs: one key in two tubes counts twice
-	LimitedKeys int    // limited keys of jobs, counted in the same way
-	FairKeys    int    // fair keys of jobs, counted in the same way
-	Tombstones  int    // unique keys that deleted jobs still keep
-	Groups      int    // that have a member or hold a job
-	Fired       uint64 // jobs that were held until their groups were complete
-	Duplicates  uint64 // puts that made no job, because their unique key had a holder
-
-	Commands [codec.NumCommands]uint64 // those that were well formed
-
-	ReadyTimes histogram.Histogram // how long jobs were ready before they were reserved
-
-	Connections int64  // open ones
-	Producers   int64  // of them, those that have put
-	Workers     int64  // of them, those that have reserved
-	Waiting     int64  // of them, those that wait for a job
-	Opened      uint64 // connections since the start
-
-	Tubes    int
-	Settings int // of tubes' names
-	Draining bool
-	Memory   int64 // bytes mapped for jobs and their bodies
-
-	// Commands that a limit made the engine refuse.
-	RefusedMemory, RefusedTubes, RefusedWatching, RefusedKeys uint64
-}
-
-// TubeSnapshot is what one tube counts, since it came into being.
-type TubeSnapshot struct {
-	Name                             string
-	Ready, Reserved, Delayed, Buried int
-	Urgent                           int
-	Held                             int           // of the delayed jobs, those that wait for a group
-	OldestReady                      time.Duration // how long the oldest ready job has been ready
-	Using, Watching, Waiting         int           // connections
-	Keys                             int           // counted as for Limits.Keys
-	Puts, Deletes, Pauses            uint64
-	Pause                            time.Duration // as last given, while it is in force
-	PauseLeft                        time.Duration
-
-	LimitedBy  Limit         // why no job is handed out
-	LimitedFor time.Duration // for how long at least, 0 if that is not known
-
-	Reserves, Releases, Timeouts, Buries uint64
-	DeadLetters, Expired                 uint64
-	Flushed                              uint64 // of Deletes
-	WaitMicros                           uint64 // microseconds for which jobs were ready that were reserved then
-	BusyMicros                           uint64 // microseconds for which jobs were reserved, up to now
-}
-
 // AddTo adds to s what the shards count, and returns s. It takes one lock at a time, each for a moment.
-func (c *tx) AddTo(s *Snapshot, now Time) *Snapshot {
+func (c *tx) AddTo(s *stats.Server, now Time) *stats.Server {
 	e := c.shared
-	s.Tubes, s.Settings = e.registry.size(), e.settings.size()
+	s.Tubes, s.Settings = e.registry.size(), e.settings.Size()
 	s.RefusedMemory = e.usage.refusedMemory.Load()
 	s.RefusedTubes = e.usage.refusedTubes.Load()
 	s.RefusedWatching = e.usage.refusedWatching.Load()
 	s.RefusedKeys = e.usage.refusedKeys.Load()
-	s.Groups, s.Blocked = e.groups.size()
+	s.Groups, s.Blocked = e.groups.Size()
 	for _, sh := range e.shards {
 		sh.lock(c, now)
 		n := &sh.totals
@@ -116,7 +48,7 @@ func (c *tx) AddTo(s *Snapshot, now Time) *Snapshot {
 }
 
 // Tube returns the numbers of the tube of that name, with the rest of a pause as of now.
-func (c *tx) Tube(now Time, name []byte, out *reply.Output) (n TubeSnapshot, err error) {
+func (c *tx) Tube(now Time, name []byte, out *reply.Output) (n stats.Tube, err error) {
 	sh, t := c.lockTube(now, name, out)
 	if t == nil {
 		return n, reply.ErrNotFound
@@ -145,8 +77,8 @@ func (e *shared) Blocks(now Time, id uint64) (group string, waiting int) {
 	if x == nil || x.group == nil {
 		return "", 0
 	}
-	if waiting = e.groups.waiting(x.group); waiting > 0 {
-		group = x.group.name
+	if waiting = e.groups.Waiting(x.group); waiting > 0 {
+		group = x.group.Name
 	}
 	return group, waiting
 }
@@ -159,9 +91,9 @@ const tubeSlice = 512
 // twice. The snapshot is valid during the call of f, which holds no lock and may take its
 // time. Any goroutine may call EachTube. It holds one shard's lock at a time, for as long as it
 // takes to copy the numbers of some hundred tubes, and needs memory for as many.
-func (e *shared) EachTube(now Time, f func(*TubeSnapshot)) {
+func (e *shared) EachTube(now Time, f func(*stats.Tube)) {
 	c := tx{shared: e}
-	slice := make([]TubeSnapshot, 0, tubeSlice)
+	slice := make([]stats.Tube, 0, tubeSlice)
 	for _, sh := range e.shards {
 		for at, more := 0, true; more; at += tubeSlice {
 			slice = slice[:0]
@@ -181,14 +113,14 @@ func (e *shared) EachTube(now Time, f func(*TubeSnapshot)) {
 	}
 }
 
-func (t *tube) snapshot() TubeSnapshot {
+func (t *tube) snapshot() stats.Tube {
 	now := t.shard.now // no earlier than the starts that are summed up
 	var n tubeTotals
 	if t.total != nil {
 		n = *t.total
 	}
 	by, left := t.limit()
-	return TubeSnapshot{
+	return stats.Tube{
 		Name:  t.name,
 		Ready: t.ready.Len(), Reserved: t.reserved, Delayed: t.countShown(delayed), Held: t.count(held),
 		Buried:      t.buried.Len(),

@@ -8,6 +8,7 @@ import (
 	"trellis/codec"
 	"trellis/engine/internal/reply"
 	"trellis/engine/internal/sliceheap"
+	"trellis/engine/stats"
 )
 
 // A survey finds the first jobs of a tube in one state, in the order in which they would
@@ -170,21 +171,14 @@ type foundJobs struct {
 	timed bool // they have a time that is left
 }
 
-// A foundJob is what a list shows of a job.
-type foundJob struct {
-	ID        uint64
-	Pri, Size uint32
-	Age, Left Time // Left until a delay or a time to run ends, -1 in other states
-}
-
 // Next returns the next job, and false at the end.
-func (f *foundJobs) Next() (x foundJob, ok bool) {
+func (f *foundJobs) Next() (x stats.ListedJob, ok bool) {
 	if len(f.list) == 0 {
 		return x, false
 	}
 	e := &f.list[0]
 	f.list = f.list[1:]
-	x = foundJob{e.id, e.pri, e.size, max(0, f.at-e.created), -1}
+	x = stats.ListedJob{ID: e.id, Pri: e.pri, Size: e.size, Age: max(0, f.at-e.created), Left: -1}
 	if f.timed {
 		x.Left = max(0, e.at-f.at)
 	}

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"sync/atomic"
 
+	"trellis/engine/internal/groups"
 	"trellis/engine/internal/ids"
 	"trellis/engine/internal/reply"
 )
@@ -19,8 +20,8 @@ type tx struct {
 	budget *int     // what is left of the loop's round, in units of cost; nil for who only looks
 	*purse          // of the loop; nil for who only looks
 
-	firings []firing // of groups that it has made complete, to be fired when the last lock is released
-	firing  bool     // it does so now
+	firings []groups.Firing // of groups that it has made complete, to be fired when the last lock is released
+	firing  bool            // it does so now
 }
 
 // A purse is what a loop has in hand for what its sessions do in shards. The loop's goroutine owns it,

@@ -149,7 +149,7 @@ func (e *shared) catchUp() (done bool) {
 // they are at one moment. An error of f's ends it and is returned. f does not change them. Any goroutine may
 // call it, also while a follower is fed.
 func (e *shared) Settings(f func(*journal.Setting) error) error {
-	list, _ := e.settings.snapshot()
+	list, _ := e.settings.Snapshot()
 	for x := list.Next(); x != nil; x = list.Next() {
 		if err := f(x); err != nil {
 			return err

@@ -10,23 +10,24 @@ import (
 	"time"
 
 	"trellis/codec"
+	"trellis/engine/stats"
 )
 
 // crowd makes an engine with tubes of which each has its own numbers, and returns their
 // snapshots by name.
-func crowd(t testing.TB, tubes int) (*Engine, Time, map[string]TubeSnapshot) {
+func crowd(t testing.TB, tubes int) (*Engine, Time, map[string]stats.Tube) {
 	s := newSim(100, 1)
 	t.Cleanup(s.engine.Discard)
 	r := rand.New(rand.NewPCG(1, uint64(tubes)))
 	c := s.open()
-	want := map[string]TubeSnapshot{defaultTube: {Name: defaultTube, Using: 1, Watching: 1}}
+	want := map[string]stats.Tube{defaultTube: {Name: defaultTube, Using: 1, Watching: 1}}
 	id := 0
 	put := func(delay int) {
 		c.say(fmt.Sprintf("put 2000 %d 1000000 0", delay), "")
 		id++
 	}
 	for i := range tubes {
-		tube := TubeSnapshot{Name: fmt.Sprintf("tube-%d", r.IntN(10)*tubes+i)}
+		tube := stats.Tube{Name: fmt.Sprintf("tube-%d", r.IntN(10)*tubes+i)}
 		c.say("use " + tube.Name)
 		for range r.IntN(4) {
 			put(0)
@@ -71,8 +72,8 @@ func crowd(t testing.TB, tubes int) (*Engine, Time, map[string]TubeSnapshot) {
 func TestEachTubeMeetsEveryTubeOnce(t *testing.T) {
 	for _, tubes := range []int{0, 1, 100, 16*tubeSlice + 1000} {
 		e, now, want := crowd(t, tubes)
-		got := map[string]TubeSnapshot{}
-		e.EachTube(now, func(tube *TubeSnapshot) {
+		got := map[string]stats.Tube{}
+		e.EachTube(now, func(tube *stats.Tube) {
 			if _, twice := got[tube.Name]; twice {
 				t.Errorf("%s is met twice", tube.Name)
 			}
@@ -114,8 +115,8 @@ func TestTubesAreSelectedWhileLoopsRun(t *testing.T) {
 	}
 	c.within(func() {
 		for range 200 {
-			var most TubeSnapshot
-			c.engine.EachTube(c.now(), func(tube *TubeSnapshot) {
+			var most stats.Tube
+			c.engine.EachTube(c.now(), func(tube *stats.Tube) {
 				if tube.Ready > most.Ready {
 					most = *tube
 				}

@@ -15,9 +15,9 @@ import (
 	"trellis/cmd/trellisd/internal/metrics"
 	"trellis/cmd/trellisd/internal/options"
 	"trellis/codec"
-	"trellis/engine"
 	"trellis/engine/account"
 	"trellis/engine/histogram"
+	"trellis/engine/stats"
 	"trellis/reactor"
 )
 
@@ -46,7 +46,7 @@ func (s *ownServer) read(read func(*metrics.Serving)) error {
 }
 
 // snapshot is what the engine that serves has counted.
-func (s *ownServer) snapshot() (e *engine.Snapshot, err error) {
+func (s *ownServer) snapshot() (e *stats.Server, err error) {
 	err = s.read(func(serving *metrics.Serving) { e = serving.Engine.Snapshot(serving.Now()) })
 	return e, err
 }
@@ -66,7 +66,7 @@ func (s *ownServer) Counts() (n operate.Counts, ok bool) {
 // Tubes implements [console.Local].
 func (s *ownServer) Tubes(visit func(*operate.Tube)) error {
 	return s.read(func(serving *metrics.Serving) {
-		serving.Engine.EachTube(serving.Now(), func(t *engine.TubeSnapshot) {
+		serving.Engine.EachTube(serving.Now(), func(t *stats.Tube) {
 			visit(&operate.Tube{
 				Name: t.Name, Urgent: int64(t.Urgent), Using: int64(t.Using), Watching: int64(t.Watching), PauseLeft: t.PauseLeft,
 				Oldest:  t.OldestReady,

@@ -18,6 +18,7 @@ import (
 	"trellis/cmd/internal/client"
 	"trellis/cmd/internal/operate"
 	"trellis/engine"
+	"trellis/engine/stats"
 	"trellis/reactor"
 )
 
@@ -257,7 +258,7 @@ func (l local) Counts() (operate.Counts, bool) {
 }
 
 func (l local) Tubes(visit func(*operate.Tube)) error {
-	l.r.engine.EachTube(l.r.now(), func(t *engine.TubeSnapshot) {
+	l.r.engine.EachTube(l.r.now(), func(t *stats.Tube) {
 		visit(&operate.Tube{
 			Name: t.Name, Urgent: int64(t.Urgent), Using: int64(t.Using), Watching: int64(t.Watching), PauseLeft: t.PauseLeft, Oldest: t.OldestReady,
 			Limited: t.LimitedBy.String(),

@@ -26,6 +26,9 @@ func (p Place) Shard() int { return int(p >> refBits) }
 // Ref names the job's record in the shard.
 func (p Place) Ref() arena.Ref { return arena.Ref(p) & MaxRef }
 
+// A Set is a set of shards, with a bit for each.
+type Set uint16
+
 // Index finds a job's place by its id. Readers take no lock.
 //
 // It is a radix tree: a leaf holds the places of 256 ids, a node has 16,384

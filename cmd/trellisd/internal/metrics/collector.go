@@ -15,6 +15,7 @@ import (
 	"trellis/cmd/trellisd/internal/reload"
 	"trellis/engine"
 	"trellis/engine/account"
+	"trellis/engine/stats"
 	"trellis/reactor"
 )
 
@@ -150,12 +151,12 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	serving := c.src.Serving()
-	var shown []engine.TubeSnapshot
+	var shown []stats.Tube
 	var rest tubeSums
 	var accounts []account.Snapshot
 	if serving != nil {
 		s.now = serving.Now()
-		s.Snapshot = serving.Engine.Snapshot(s.now)
+		s.Server = serving.Engine.Snapshot(s.now)
 		shown, rest = c.tubes(serving)
 		accounts = serving.Engine.Accounts()
 		if serving.Current != nil && !serving.Current() {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"trellis/codec"
-	"trellis/engine"
+	"trellis/engine/stats"
 )
 
 // The names of messagebird/beanstalkd_exporter, which Prometheus's list of
@@ -76,31 +76,31 @@ func legacyCommands() (all list[*server]) {
 	return all
 }
 
-var legacyTubeMetrics = list[*engine.TubeSnapshot]{
+var legacyTubeMetrics = list[*stats.Tube]{
 	gauge("tube_current_jobs_urgent", "The number of ready jobs of this tube with a priority under 1024.",
-		func(t *engine.TubeSnapshot) float64 { return float64(t.Urgent) }, "tube"),
+		func(t *stats.Tube) float64 { return float64(t.Urgent) }, "tube"),
 	gauge("tube_current_jobs_ready", "The number of ready jobs of this tube.",
-		func(t *engine.TubeSnapshot) float64 { return float64(t.Ready) }, "tube"),
+		func(t *stats.Tube) float64 { return float64(t.Ready) }, "tube"),
 	gauge("tube_current_jobs_reserved", "The number of reserved jobs of this tube.",
-		func(t *engine.TubeSnapshot) float64 { return float64(t.Reserved) }, "tube"),
+		func(t *stats.Tube) float64 { return float64(t.Reserved) }, "tube"),
 	gauge("tube_current_jobs_delayed", "The number of delayed jobs of this tube.",
-		func(t *engine.TubeSnapshot) float64 { return float64(t.Delayed) }, "tube"),
+		func(t *stats.Tube) float64 { return float64(t.Delayed) }, "tube"),
 	gauge("tube_current_jobs_buried", "The number of buried jobs of this tube.",
-		func(t *engine.TubeSnapshot) float64 { return float64(t.Buried) }, "tube"),
+		func(t *stats.Tube) float64 { return float64(t.Buried) }, "tube"),
 	gauge("tube_total_jobs", "The number of jobs that were put into this tube.",
-		func(t *engine.TubeSnapshot) float64 { return float64(t.Puts) }, "tube"),
+		func(t *stats.Tube) float64 { return float64(t.Puts) }, "tube"),
 	gauge("tube_current_using", "The number of connections that use this tube.",
-		func(t *engine.TubeSnapshot) float64 { return float64(t.Using) }, "tube"),
+		func(t *stats.Tube) float64 { return float64(t.Using) }, "tube"),
 	gauge("tube_current_watching", "The number of connections that watch this tube.",
-		func(t *engine.TubeSnapshot) float64 { return float64(t.Watching) }, "tube"),
+		func(t *stats.Tube) float64 { return float64(t.Watching) }, "tube"),
 	gauge("tube_current_waiting", "The number of connections that wait for a job of this tube.",
-		func(t *engine.TubeSnapshot) float64 { return float64(t.Waiting) }, "tube"),
+		func(t *stats.Tube) float64 { return float64(t.Waiting) }, "tube"),
 	gauge("tube_cmd_delete", "The number of jobs of this tube that were deleted.",
-		func(t *engine.TubeSnapshot) float64 { return float64(t.Deletes) }, "tube"),
+		func(t *stats.Tube) float64 { return float64(t.Deletes) }, "tube"),
 	gauge("tube_cmd_pause_tube", "The number of pause-tube commands for this tube.",
-		func(t *engine.TubeSnapshot) float64 { return float64(t.Pauses) }, "tube"),
+		func(t *stats.Tube) float64 { return float64(t.Pauses) }, "tube"),
 	gauge("tube_pause", "The number of seconds for which this tube is paused.",
-		func(t *engine.TubeSnapshot) float64 { return t.Pause.Seconds() }, "tube"),
+		func(t *stats.Tube) float64 { return t.Pause.Seconds() }, "tube"),
 	gauge("tube_pause_time_left", "The number of seconds until the pause of this tube ends.",
-		func(t *engine.TubeSnapshot) float64 { return t.PauseLeft.Seconds() }, "tube"),
+		func(t *stats.Tube) float64 { return t.PauseLeft.Seconds() }, "tube"),
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// stats reads the reply to stats or stats-tube, leaving out what is no number.
-func stats(reply string) map[string]float64 {
+// numbers reads the reply to stats or stats-tube, leaving out what is no number.
+func numbers(reply string) map[string]float64 {
 	m := make(map[string]float64)
 	for line := range strings.Lines(reply) {
 		key, value, ok := strings.Cut(strings.TrimSpace(line), ": ")
@@ -36,13 +36,13 @@ func TestLegacyNamesAreTheKeysOfStats(t *testing.T) {
 	src := r.sources()
 	c := r.dial()
 	want := make(map[string]float64)
-	for key, n := range stats(c.do("stats\r\n")) {
+	for key, n := range numbers(c.do("stats\r\n")) {
 		if key != "pid" { // the exporter leaves it out, too
 			want[strings.ReplaceAll(key, "-", "_")] = n
 		}
 	}
 	for _, tube := range []string{"default", "mail", "thumbs/large"} {
-		for key, n := range stats(c.do("stats-tube " + tube + "\r\n")) {
+		for key, n := range numbers(c.do("stats-tube " + tube + "\r\n")) {
 			want["tube_"+strings.ReplaceAll(key, "-", "_")+" "+tube] = n
 		}
 	}

@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"trellis/engine"
+	"trellis/engine/stats"
 )
 
 func TestTheTubesThatAreShownAreTheFirstByJobsThenByWhatWasShownThenByName(t *testing.T) {
 	type candidate struct {
-		engine.TubeSnapshot
+		stats.Tube
 		jobs, before int
 	}
 	r := rand.New(rand.NewPCG(1, 2))
@@ -25,7 +25,7 @@ func TestTheTubesThatAreShownAreTheFirstByJobsThenByWhatWasShownThenByName(t *te
 		sel := newTubeSelection(limit, showFirst(before))
 		var all []candidate
 		for i := range r.IntN(60) {
-			c := candidate{TubeSnapshot: engine.TubeSnapshot{Name: fmt.Sprint("t", i), Ready: r.IntN(4), Buried: r.IntN(2)}}
+			c := candidate{Tube: stats.Tube{Name: fmt.Sprint("t", i), Ready: r.IntN(4), Buried: r.IntN(2)}}
 			if i == 7 {
 				c.Name = defaultTube
 			}
@@ -40,18 +40,18 @@ func TestTheTubesThatAreShownAreTheFirstByJobsThenByWhatWasShownThenByName(t *te
 		}
 		r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		for i := range all {
-			sel.Add(&all[i].TubeSnapshot)
+			sel.Add(&all[i].Tube)
 		}
 		slices.SortFunc(all, func(a, b candidate) int {
 			return cmp.Or(cmp.Compare(b.jobs, a.jobs), cmp.Compare(b.before, a.before), cmp.Compare(a.Name, b.Name))
 		})
-		var want []engine.TubeSnapshot
+		var want []stats.Tube
 		var sums tubeSums
 		for i := range all {
 			if i < limit {
-				want = append(want, all[i].TubeSnapshot)
+				want = append(want, all[i].Tube)
 			} else {
-				sums.Add(&all[i].TubeSnapshot)
+				sums.Add(&all[i].Tube)
 			}
 		}
 		if shown, rest := sel.End(); !slices.Equal(shown, want) || rest != sums {
@@ -84,15 +84,15 @@ func TestTubesThatComeAndGoDoNotReplaceEqualOnes(t *testing.T) {
 }
 
 // byReady puts tubes with many ready jobs first, and those with as many by name.
-func byReady(a, b *engine.TubeSnapshot) int {
+func byReady(a, b *stats.Tube) int {
 	return cmp.Or(cmp.Compare(b.Ready, a.Ready), cmp.Compare(a.Name, b.Name))
 }
 
 // crowd makes snapshots of tubes of which each has its own numbers.
-func crowd(tubes int) (all []engine.TubeSnapshot) {
+func crowd(tubes int) (all []stats.Tube) {
 	r := rand.New(rand.NewPCG(1, uint64(tubes)))
 	for i := range tubes {
-		all = append(all, engine.TubeSnapshot{
+		all = append(all, stats.Tube{
 			Name: fmt.Sprintf("tube-%d", r.IntN(10)*tubes+i), Ready: r.IntN(4), Delayed: r.IntN(2), Reserved: r.IntN(3), Buried: r.IntN(3),
 			OldestReady: time.Duration(r.IntN(1000)) * time.Second, Using: r.IntN(2), PauseLeft: time.Duration(r.IntN(2)),
 		})
@@ -101,7 +101,7 @@ func crowd(tubes int) (all []engine.TubeSnapshot) {
 }
 
 // selected are the first of some tubes.
-func selected(all []engine.TubeSnapshot, limit int, compare func(a, b *engine.TubeSnapshot) int) (first []engine.TubeSnapshot, rest tubeSums) {
+func selected(all []stats.Tube, limit int, compare func(a, b *stats.Tube) int) (first []stats.Tube, rest tubeSums) {
 	sel := newTubeSelection(limit, compare)
 	for i := range all {
 		sel.Add(&all[i])
@@ -111,14 +111,14 @@ func selected(all []engine.TubeSnapshot, limit int, compare func(a, b *engine.Tu
 
 func TestTheFirstTubesAreThoseOfAllTubesSorted(t *testing.T) {
 	all := crowd(3000)
-	for name, compare := range map[string]func(a, b *engine.TubeSnapshot) int{
-		"name":  func(a, b *engine.TubeSnapshot) int { return cmp.Compare(a.Name, b.Name) },
+	for name, compare := range map[string]func(a, b *stats.Tube) int{
+		"name":  func(a, b *stats.Tube) int { return cmp.Compare(a.Name, b.Name) },
 		"ready": byReady,
-		"oldest": func(a, b *engine.TubeSnapshot) int {
+		"oldest": func(a, b *stats.Tube) int {
 			return cmp.Or(cmp.Compare(b.OldestReady, a.OldestReady), cmp.Compare(a.Name, b.Name))
 		},
 	} {
-		want := slices.SortedFunc(slices.Values(all), func(a, b engine.TubeSnapshot) int { return compare(&a, &b) })
+		want := slices.SortedFunc(slices.Values(all), func(a, b stats.Tube) int { return compare(&a, &b) })
 		for _, limit := range []int{0, 1, 10, 1000, 10_000} {
 			first, rest := selected(all, limit, compare)
 			kept := min(limit, len(want))
@@ -137,8 +137,8 @@ func TestTheFirstTubesAreThoseOfAllTubesSorted(t *testing.T) {
 }
 
 func TestASelectionHasATubeThatWasSeenTwiceOnce(t *testing.T) {
-	sel := newTubeSelection(3, func(a, b *engine.TubeSnapshot) int { return cmp.Compare(b.Ready, a.Ready) })
-	for _, tube := range []engine.TubeSnapshot{{Name: "a", Ready: 2}, {Name: "b", Ready: 1}, {Name: "a"}} {
+	sel := newTubeSelection(3, func(a, b *stats.Tube) int { return cmp.Compare(b.Ready, a.Ready) })
+	for _, tube := range []stats.Tube{{Name: "a", Ready: 2}, {Name: "b", Ready: 1}, {Name: "a"}} {
 		sel.Add(&tube)
 	}
 	first, rest := sel.End()

@@ -8,11 +8,12 @@ import (
 	"trellis/binlog"
 	"trellis/codec"
 	"trellis/engine"
+	"trellis/engine/stats"
 )
 
 // server is what the metrics of the server as a whole are read from.
 type server struct {
-	*engine.Snapshot
+	*stats.Server
 	src    *Sources
 	now    engine.Time
 	binlog binlog.Stats // zero if there is none

@@ -1,53 +1,53 @@
 package metrics
 
-import "trellis/engine"
+import "trellis/engine/stats"
 
-var tubeMetrics = list[*engine.TubeSnapshot]{
+var tubeMetrics = list[*stats.Tube]{
 	gauges("state", "beanstalkd_tube_current_jobs",
-		"Jobs of a tube by state. Ready ones include the urgent.", by[*engine.TubeSnapshot]{
-			{"ready", func(t *engine.TubeSnapshot) float64 { return float64(t.Ready) }},
-			{"reserved", func(t *engine.TubeSnapshot) float64 { return float64(t.Reserved) }},
-			{"delayed", func(t *engine.TubeSnapshot) float64 { return float64(t.Delayed) }},
-			{"buried", func(t *engine.TubeSnapshot) float64 { return float64(t.Buried) }},
+		"Jobs of a tube by state. Ready ones include the urgent.", by[*stats.Tube]{
+			{"ready", func(t *stats.Tube) float64 { return float64(t.Ready) }},
+			{"reserved", func(t *stats.Tube) float64 { return float64(t.Reserved) }},
+			{"delayed", func(t *stats.Tube) float64 { return float64(t.Delayed) }},
+			{"buried", func(t *stats.Tube) float64 { return float64(t.Buried) }},
 		}, "tube"),
 	gauge("beanstalkd_tube_current_jobs_urgent", "Ready jobs of a tube with a priority under 1024.",
-		func(t *engine.TubeSnapshot) float64 { return float64(t.Urgent) }, "tube"),
+		func(t *stats.Tube) float64 { return float64(t.Urgent) }, "tube"),
 	gauge("beanstalkd_tube_oldest_ready_age_seconds",
 		"How long the oldest ready job of a tube has been ready; 0 if there is none.",
-		func(t *engine.TubeSnapshot) float64 { return t.OldestReady.Seconds() }, "tube"),
+		func(t *stats.Tube) float64 { return t.OldestReady.Seconds() }, "tube"),
 	gauge("beanstalkd_tube_current_using", "Connections that use a tube.",
-		func(t *engine.TubeSnapshot) float64 { return float64(t.Using) }, "tube"),
+		func(t *stats.Tube) float64 { return float64(t.Using) }, "tube"),
 	gauge("beanstalkd_tube_current_watching", "Connections that watch a tube.",
-		func(t *engine.TubeSnapshot) float64 { return float64(t.Watching) }, "tube"),
+		func(t *stats.Tube) float64 { return float64(t.Watching) }, "tube"),
 	gauge("beanstalkd_tube_current_waiting", "Connections that wait for a job of a tube, and perhaps of others.",
-		func(t *engine.TubeSnapshot) float64 { return float64(t.Waiting) }, "tube"),
+		func(t *stats.Tube) float64 { return float64(t.Waiting) }, "tube"),
 	counter("beanstalkd_tube_jobs_total", "Jobs that were put into a tube since it came into being.",
-		func(t *engine.TubeSnapshot) float64 { return float64(t.Puts) }, "tube"),
+		func(t *stats.Tube) float64 { return float64(t.Puts) }, "tube"),
 	counter("beanstalkd_tube_deletes_total", "Jobs that were deleted from a tube since it came into being.",
-		func(t *engine.TubeSnapshot) float64 { return float64(t.Deletes) }, "tube"),
+		func(t *stats.Tube) float64 { return float64(t.Deletes) }, "tube"),
 	counter("beanstalkd_tube_pauses_total", "Times that a tube was paused since it came into being.",
-		func(t *engine.TubeSnapshot) float64 { return float64(t.Pauses) }, "tube"),
+		func(t *stats.Tube) float64 { return float64(t.Pauses) }, "tube"),
 	gauge("beanstalkd_tube_pause_left_seconds", "How long a tube stays paused; 0 if it is not.",
-		func(t *engine.TubeSnapshot) float64 { return t.PauseLeft.Seconds() }, "tube"),
+		func(t *stats.Tube) float64 { return t.PauseLeft.Seconds() }, "tube"),
 	gauges("by", "beanstalkd_tube_limited",
 		"1 while ready jobs of a tube wait for its rate, for reserved ones to end, or for a pause to end.",
-		by[*engine.TubeSnapshot]{
-			{"rate", func(t *engine.TubeSnapshot) float64 { return limitedBy(t, engine.RateLimit) }},
-			{"reserved", func(t *engine.TubeSnapshot) float64 { return limitedBy(t, engine.ReservedLimit) }},
-			{"pause", func(t *engine.TubeSnapshot) float64 { return limitedBy(t, engine.PauseLimit) }},
+		by[*stats.Tube]{
+			{"rate", func(t *stats.Tube) float64 { return limitedBy(t, stats.RateLimit) }},
+			{"reserved", func(t *stats.Tube) float64 { return limitedBy(t, stats.ReservedLimit) }},
+			{"pause", func(t *stats.Tube) float64 { return limitedBy(t, stats.PauseLimit) }},
 		}, "tube"),
 	counter("beanstalkd_tube_reserves_total", "Jobs of a tube that were reserved since it came into being.",
-		func(t *engine.TubeSnapshot) float64 { return float64(t.Reserves) }, "tube"),
+		func(t *stats.Tube) float64 { return float64(t.Reserves) }, "tube"),
 	counter("beanstalkd_tube_busy_seconds_total",
 		"For how long jobs of a tube were reserved, summed over the jobs, up to now.",
-		func(t *engine.TubeSnapshot) float64 { return float64(t.BusyMicros) / 1e6 }, "tube"),
+		func(t *stats.Tube) float64 { return float64(t.BusyMicros) / 1e6 }, "tube"),
 	counter("beanstalkd_tube_wait_seconds_total",
 		"For how long jobs of a tube were ready that were reserved then, summed over the jobs.",
-		func(t *engine.TubeSnapshot) float64 { return float64(t.WaitMicros) / 1e6 }, "tube"),
+		func(t *stats.Tube) float64 { return float64(t.WaitMicros) / 1e6 }, "tube"),
 }
 
 // limitedBy is 1 if a limit keeps ready jobs of the tube from being handed out.
-func limitedBy(t *engine.TubeSnapshot, by engine.Limit) float64 {
+func limitedBy(t *stats.Tube, by stats.Limit) float64 {
 	if t.Ready > 0 && t.LimitedBy == by {
 		return 1
 	}
@@ -83,7 +83,7 @@ var restMetrics = list[*tubeSums]{
 }
 
 // tubes chooses the tubes to be shown, and sums up the rest. Scrapes do so one at a time.
-func (c *collector) tubes(s *Serving) (shown []engine.TubeSnapshot, rest tubeSums) {
+func (c *collector) tubes(s *Serving) (shown []stats.Tube, rest tubeSums) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	sel := newTubeSelection(c.opt.Tubes, showFirst(c.shownTubes))

@@ -7,7 +7,7 @@ import (
 	"sort"
 	"time"
 
-	"trellis/engine"
+	"trellis/engine/stats"
 )
 
 // tubeSums are the sums over some tubes of what their snapshots tell.
@@ -20,7 +20,7 @@ type tubeSums struct {
 }
 
 // Add adds a tube.
-func (s *tubeSums) Add(t *engine.TubeSnapshot) {
+func (s *tubeSums) Add(t *stats.Tube) {
 	s.Tubes++
 	if t.PauseLeft > 0 {
 		s.Paused++
@@ -48,12 +48,12 @@ type tubeSelection struct {
 
 // newTubeSelection makes a selection that keeps up to limit tubes. compare is negative if
 // a comes before b; it must tell tubes of different names apart.
-func newTubeSelection(limit int, compare func(a, b *engine.TubeSnapshot) int) *tubeSelection {
+func newTubeSelection(limit int, compare func(a, b *stats.Tube) int) *tubeSelection {
 	return &tubeSelection{limit: limit, chosen: tubeHeap{compare: compare}}
 }
 
 // Add takes what it needs of t.
-func (s *tubeSelection) Add(t *engine.TubeSnapshot) {
+func (s *tubeSelection) Add(t *stats.Tube) {
 	h := &s.chosen
 	switch {
 	case len(h.tubes) < s.limit:
@@ -69,11 +69,11 @@ func (s *tubeSelection) Add(t *engine.TubeSnapshot) {
 
 // End returns the first tubes in their order, each name once, and the sums of the rest.
 // Nothing may be added afterwards.
-func (s *tubeSelection) End() (first []engine.TubeSnapshot, rest tubeSums) {
+func (s *tubeSelection) End() (first []stats.Tube, rest tubeSums) {
 	sort.Sort(sort.Reverse(&s.chosen))
 	first = s.chosen.tubes
 	seen := make(map[string]struct{}, len(first))
-	first = slices.DeleteFunc(first, func(t engine.TubeSnapshot) bool {
+	first = slices.DeleteFunc(first, func(t stats.Tube) bool {
 		// A tube that goes and comes back while others are looked at is seen twice.
 		_, twice := seen[t.Name]
 		seen[t.Name] = struct{}{}
@@ -84,8 +84,8 @@ func (s *tubeSelection) End() (first []engine.TubeSnapshot, rest tubeSums) {
 
 // tubeHeap has the tube that comes last on top.
 type tubeHeap struct {
-	tubes   []engine.TubeSnapshot
-	compare func(a, b *engine.TubeSnapshot) int
+	tubes   []stats.Tube
+	compare func(a, b *stats.Tube) int
 }
 
 func (h *tubeHeap) Len() int           { return len(h.tubes) }
@@ -93,7 +93,7 @@ func (h *tubeHeap) Less(i, j int) bool { return h.compare(&h.tubes[i], &h.tubes[
 func (h *tubeHeap) Swap(i, j int)      { h.tubes[i], h.tubes[j] = h.tubes[j], h.tubes[i] }
 
 // Push implements [heap.Interface].
-func (h *tubeHeap) Push(x any) { h.tubes = append(h.tubes, x.(engine.TubeSnapshot)) }
+func (h *tubeHeap) Push(x any) { h.tubes = append(h.tubes, x.(stats.Tube)) }
 
 // Pop implements [heap.Interface].
 func (h *tubeHeap) Pop() any {
@@ -108,8 +108,8 @@ const defaultTube = "default"
 // showFirst is the order in which tubes are chosen to be shown one by one: the default
 // tube, and then those with the most jobs. Of equals, those that were shown last time come
 // first, so that the series do not change with each scrape, and then the first by name.
-func showFirst(before map[string]struct{}) func(a, b *engine.TubeSnapshot) int {
-	return func(a, b *engine.TubeSnapshot) int {
+func showFirst(before map[string]struct{}) func(a, b *stats.Tube) int {
+	return func(a, b *stats.Tube) int {
 		if a.Name == defaultTube || b.Name == defaultTube {
 			return cmp.Compare(oneIf(b.Name == defaultTube), oneIf(a.Name == defaultTube))
 		}
@@ -125,4 +125,4 @@ func showFirst(before map[string]struct{}) func(a, b *engine.TubeSnapshot) int {
 	}
 }
 
-func jobsOf(t *engine.TubeSnapshot) int { return t.Ready + t.Reserved + t.Delayed + t.Buried }
+func jobsOf(t *stats.Tube) int { return t.Ready + t.Reserved + t.Delayed + t.Buried }
