@@ -38,7 +38,7 @@ func (f *serverFlags) registerServer(cmd *cobra.Command) {
 	flags.SortFlags = false
 	f.to.register(flags)
 	f.token.register(flags)
-	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "how long the server may keep silent")
+	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "how long the server may keep silent (TRELLIS_TIMEOUT)")
 	mistakesAreUsage(cmd)
 }
 
@@ -109,6 +109,9 @@ var errTimeout = errors.New("--timeout is to be above zero")
 
 // server is the server's address, and the token for it if there is one. Its errors have their exit statuses.
 func (f *serverFlags) server() (a bench.Address, token string, err error) {
+	if err := fromVariable(f.to.flags, "timeout", "TRELLIS_TIMEOUT"); err != nil {
+		return a, "", usageError(err)
+	}
 	if f.timeout <= 0 {
 		return a, "", usageError(errTimeout)
 	}

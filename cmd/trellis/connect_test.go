@@ -39,6 +39,28 @@ func TestTheServerIsNamedByFlagOrEnvironment(t *testing.T) {
 	}
 }
 
+func TestTimeoutAndOutputHaveTheirDefaultsFromTheEnvironment(t *testing.T) {
+	t.Parallel()
+	mute := fake(t, map[string]string{"stats": ""})
+	addr := fake(t, map[string]string{"list-tubes": "{OK}---\n- a\n", "stats-tube a": "{OK}---\nname: a\n"})
+	for _, tt := range []struct {
+		env, args, want string
+		status          int
+	}{
+		{"TRELLIS_OUTPUT=ndjson", "tubes -a " + addr, `{"name":"a"}`, 0},
+		{"TRELLIS_OUTPUT=ndjson", "tubes -o yaml -a " + addr, `- name: "a"`, 0},
+		{"TRELLIS_OUTPUT=xml", "tubes -a " + addr, `not "xml"`, exitUsage},
+		{"TRELLIS_TIMEOUT=50ms", "stats -a " + mute, "silent for 50ms", exitUnreachable},
+		{"TRELLIS_TIMEOUT=1h", "stats --timeout 60ms -a " + mute, "silent for 60ms", exitUnreachable},
+		{"TRELLIS_TIMEOUT=5", "stats -a " + addr, "TRELLIS_TIMEOUT=5: ", exitUsage},
+	} {
+		out, errs, status := trellisIn(t, []string{tt.env}, strings.Fields(tt.args)...)
+		if status != tt.status || !strings.Contains(out+errs, tt.want) {
+			t.Errorf("%s, %s: status %d, %s%s", tt.env, tt.args, status, out, errs)
+		}
+	}
+}
+
 func TestTroubleWithTheConnectionIsOneLineThatSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	closing := serveEach(t, listen(t), func(net.Conn) {})

@@ -35,8 +35,9 @@ func newCommand() *cobra.Command {
 		Short: "Operate, measure and check servers that speak the beanstalkd protocol, and what they have on disk",
 		Long: `Operate, measure and check servers that speak the beanstalkd protocol, and what they have on disk.
 
-What asks a server takes its address from -a, TRELLIS_ADDR or BEANSTALKD_URL. It works with trellisd and with a stock
-beanstalkd, and says which command the server lacks for the rest.
+What asks a server takes its address from -a, TRELLIS_ADDR or BEANSTALKD_URL; other flags that have a variable name
+it in their help. It works with trellisd and with a stock beanstalkd, and says which command the server lacks for the
+rest.
 
 Tables are for people and may change. With -o json, ndjson or yaml the output has the keys of the protocol, and
 numbers without units. What comes from a job or a server cannot control a terminal: it is escaped, and peek --raw

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"trellis/cmd/internal/client"
@@ -23,15 +24,20 @@ var formats = []string{"table", "json", "ndjson", "yaml"}
 type outputFlags struct {
 	format    string
 	noHeaders bool
+	flags     *pflag.FlagSet
 }
 
 func (f *outputFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&f.format, "output", "o", "table", "table, json, ndjson (an object a line) or yaml")
+	f.flags = cmd.Flags()
+	cmd.Flags().StringVarP(&f.format, "output", "o", "table", "table, json, ndjson (an object a line) or yaml (TRELLIS_OUTPUT)")
 	cmd.Flags().BoolVar(&f.noHeaders, "no-headers", false, "tables without the line of headings")
 	complete(cmd, "output", formats...)
 }
 
 func (f *outputFlags) printer(w io.Writer) (*printer, error) {
+	if err := fromVariable(f.flags, "output", "TRELLIS_OUTPUT"); err != nil {
+		return nil, err
+	}
 	if !slices.Contains(formats, f.format) {
 		return nil, fmt.Errorf("-o is table, json, ndjson or yaml, not %q", f.format)
 	}

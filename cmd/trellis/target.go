@@ -40,6 +40,18 @@ func (t *target) register(f *pflag.FlagSet) {
 	f.StringVar(&t.key, "key", "", "PEM file with its key (TRELLIS_KEY)")
 }
 
+// fromVariable sets a flag that was not given as a variable of the environment says, if there is one.
+func fromVariable(flags *pflag.FlagSet, flag, variable string) error {
+	value := os.Getenv(variable)
+	if value == "" || flags.Changed(flag) {
+		return nil
+	}
+	if err := flags.Lookup(flag).Value.Set(value); err != nil {
+		return fmt.Errorf("%s=%s: %w", variable, value, err)
+	}
+	return nil
+}
+
 // fromEnvironment takes the address from TRELLIS_ADDR or BEANSTALKD_URL if no flag gives it.
 func (t *target) fromEnvironment() {
 	if t.flags.Changed("addr") {
@@ -98,14 +110,11 @@ func (t *target) useTLS() (bool, error) {
 }
 
 func (t *target) config() (*tls.Config, error) {
-	fromEnv := func(flag, env string, value *string) {
-		if !t.flags.Changed(flag) {
-			*value = os.Getenv(env)
-		}
+	err := errors.Join(fromVariable(t.flags, "ca", "TRELLIS_CA"), fromVariable(t.flags, "cert", "TRELLIS_CERT"),
+		fromVariable(t.flags, "key", "TRELLIS_KEY"))
+	if err != nil {
+		return nil, err
 	}
-	fromEnv("ca", "TRELLIS_CA", &t.ca)
-	fromEnv("cert", "TRELLIS_CERT", &t.cert)
-	fromEnv("key", "TRELLIS_KEY", &t.key)
 	config := new(tls.Config)
 	if t.ca != "" {
 		config.RootCAs = x509.NewCertPool()

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"text/tabwriter"
 
 	"golang.org/x/sys/unix"
 
@@ -45,6 +48,32 @@ func checkConfig(opt *options.Options) (mistakes []error) {
 		}
 	}
 	return mistakes
+}
+
+// showCheck prints what --check-config has found: the options, and in JSON the mistakes too.
+func showCheck(w io.Writer, opt *options.Options, mistakes []error) {
+	if opt.Output == options.OutputJSON {
+		found := struct {
+			Options  []options.Setting `json:"options"`
+			Mistakes []string          `json:"mistakes"`
+		}{append([]options.Setting{}, opt.Settings()...), []string{}}
+		for _, m := range mistakes {
+			found.Mistakes = append(found.Mistakes, m.Error())
+		}
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		_ = e.Encode(found)
+		return
+	}
+	if len(mistakes) > 0 {
+		return // they are on standard error
+	}
+	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, s := range opt.Settings() {
+		fmt.Fprintf(columns, "--%s\t%s\t%s\n", s.Name, s.Value, s.From)
+	}
+	_ = columns.Flush()
+	fmt.Fprintln(w, "nothing is wrong")
 }
 
 func onlyErr[T any](_ T, err error) error { return err }

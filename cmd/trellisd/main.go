@@ -23,7 +23,7 @@ func main() {
 
 // run is the process from its command line to its exit code.
 func run(args []string, stdout, stderr io.Writer) int {
-	opt, err := options.Parse(args)
+	opt, err := options.Parse(args, os.Environ())
 	for _, notice := range opt.Notices {
 		say(stderr, opt, slog.LevelWarn, notice)
 	}
@@ -40,9 +40,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 			for _, m := range mistakes {
 				say(stderr, opt, slog.LevelError, m.Error())
 			}
-			if len(mistakes) == 0 {
-				fmt.Fprintln(stdout, "nothing is wrong")
-			}
+			showCheck(stdout, opt, mistakes)
 			return exitCode(errors.Join(mistakes...))
 		case options.Serve:
 			err = serve(opt, newLogger(stderr, opt))
@@ -65,6 +63,9 @@ func serve(opt *options.Options, log *slog.Logger) error {
 	log.Info("starting", "pid", os.Getpid(), "version", version)
 	if err := fixMemory(opt, metrics.MemoryLimit); err != nil {
 		return exitWith(exitUsage, err)
+	}
+	for _, s := range opt.Settings() {
+		log.Info("option", "name", s.Name, "value", s.Value, "from", s.From)
 	}
 	if opt.Cluster.Member() {
 		return serveMember(opt, sigs, log)

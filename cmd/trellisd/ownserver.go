@@ -185,6 +185,13 @@ func (s *ownServer) Sections() (all []console.Section) {
 	serving := s.src.Serving()
 	section("Program", s.program())
 	section("Settings", s.settings(serving))
+	if given := s.opt.Settings(); len(given) > 0 {
+		var l lines
+		for _, o := range given {
+			l.add("--"+o.Name, "%s (%s)", o.Value, o.From)
+		}
+		section("Options", l)
+	}
 	section("Memory", s.memory())
 	if l := s.accounts(); len(l) > 0 {
 		section("Accounts", l)

@@ -102,6 +102,30 @@ func scaleOf(unit string) (scale uint64, ok bool) {
 	return scale, power > 0
 }
 
+// Format writes a number of units as Parse reads it, with the unit that makes it shortest.
+func (u Unit) Format(n uint64) string {
+	if u.one > 0 && n <= math.MaxInt64/uint64(u.one) {
+		text := (time.Duration(n) * u.one).String()
+		for _, zero := range []string{"m0s", "h0m"} {
+			if strings.HasSuffix(text, zero) {
+				text = text[:len(text)-2]
+			}
+		}
+		return text
+	}
+	shortest := strconv.FormatUint(n, 10)
+	if u != Bytes || n == 0 {
+		return shortest
+	}
+	for _, unit := range []string{"k", "M", "G", "T", "kB", "MB", "GB", "TB"} {
+		scale, _ := scaleOf(strings.ToLower(unit))
+		if text := strconv.FormatUint(n/scale, 10) + unit; n%scale == 0 && len(text) < len(shortest) {
+			shortest = text
+		}
+	}
+	return shortest
+}
+
 // SecondsFlag is the value of a flag that takes seconds which fit into 32 bits.
 func SecondsFlag(to *uint32) pflag.Value { return (*secondsFlag)(to) }
 
@@ -121,7 +145,7 @@ func (f *secondsFlag) Set(s string) error {
 }
 
 // String implements pflag.Value. In help it is the default.
-func (f *secondsFlag) String() string { return (time.Duration(*f) * time.Second).String() }
+func (f *secondsFlag) String() string { return Seconds.Format(uint64(*f)) }
 
 // Type implements pflag.Value.
 func (f *secondsFlag) Type() string { return "duration" }

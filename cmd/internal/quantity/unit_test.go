@@ -72,7 +72,7 @@ func TestTimesHaveUnits(t *testing.T) {
 func TestAFlagTakesSecondsOf32Bits(t *testing.T) {
 	seconds := uint32(60)
 	f := SecondsFlag(&seconds)
-	if f.String() != "1m0s" {
+	if f.String() != "1m" {
 		t.Errorf("the default is shown as %s", f)
 	}
 	if err := f.Set("2h"); err != nil || seconds != 7200 {
@@ -84,6 +84,39 @@ func TestAFlagTakesSecondsOf32Bits(t *testing.T) {
 	for _, text := range []string{"4294967296", "2000000h", "1d"} {
 		if err := f.Set(text); err == nil || seconds != 1<<32-1 {
 			t.Errorf("%s: %v, %d s", text, err, seconds)
+		}
+	}
+}
+
+func TestWhatIsWrittenIsReadAsTheSame(t *testing.T) {
+	for _, c := range []struct {
+		unit Unit
+		n    uint64
+		want string
+	}{
+		{Number, 1 << 20, "1048576"},
+		{Bytes, 0, "0"},
+		{Bytes, 65535, "65535"},
+		{Bytes, 1 << 20, "1M"},
+		{Bytes, 3 << 29, "1536M"},
+		{Bytes, 2_000_000_000, "2GB"},
+		{Bytes, 5 << 40, "5T"},
+		{Bytes, 1<<64 - 1, "18446744073709551615"},
+		{Seconds, 0, "0s"},
+		{Seconds, 60, "1m"},
+		{Seconds, 90, "1m30s"},
+		{Seconds, 5400, "1h30m"},
+		{Seconds, 604_800, "168h"},
+		{Seconds, 3601, "1h0m1s"},
+		{Seconds, 10, "10s"},
+		{Seconds, 600, "10m"},
+		{Seconds, 1<<64 - 1, "18446744073709551615"},
+		{Milliseconds, 50, "50ms"},
+		{Milliseconds, 1500, "1.5s"},
+	} {
+		got := c.unit.Format(c.n)
+		if n, err := c.unit.Parse(got); got != c.want || n != c.n || err != nil {
+			t.Errorf("%d: %s, want %s; read as %d, %v", c.n, got, c.want, n, err)
 		}
 	}
 }

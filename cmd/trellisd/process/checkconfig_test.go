@@ -1,8 +1,11 @@
 package process
 
 import (
+	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,6 +67,42 @@ func TestCheckConfigFindsEveryMistakeAndOpensNothing(t *testing.T) {
 	c := running.Dial(0)
 	c.Send("use x")
 	c.Want("USING x")
+}
+
+func TestCheckConfigShowsWhatIsInForceAndWhoSaysSo(t *testing.T) {
+	t.Parallel()
+	check := func(args ...string) (string, int) {
+		cmd := exec.Command(servertest.Binary, append(args, "--check-config", "--max-memory=2GB", "--idle-timeout", "300")...)
+		cmd.Env = append(os.Environ(), "TRELLISD_MAX_JOB_SIZE=64k", "TRELLISD_IDLE_TIMEOUT=1h", "TRELLISD_AUTH_FILE=/missing")
+		p := servertest.LaunchCommand(t, cmd)
+		code := p.Wait()
+		return p.Stdout.String(), code
+	}
+	auth := servertest.AuthFile(t, servertest.TokenLine("a", "a", "all", "*"))
+	out, code := check("--auth-file", auth)
+	want := []string{"--max-job-size 64k TRELLISD_MAX_JOB_SIZE", "--auth-file " + auth + " command line", "--max-memory 2GB command line", "--idle-timeout 5m command line", "nothing is wrong"}
+	var lines []string
+	for line := range strings.Lines(out) {
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
+	}
+	if code != 0 || !slices.Equal(lines, want) {
+		t.Errorf("exit code %d, %q, want %q", code, lines, want)
+	}
+
+	var found struct {
+		Options  []struct{ Name, Value, From string }
+		Mistakes []string
+	}
+	out, code = check("-o", "json")
+	if err := json.Unmarshal([]byte(out), &found); err != nil || code != servertest.ExitUsage {
+		t.Fatalf("exit code %d, %v:\n%s", code, err, out)
+	}
+	if len(found.Options) != 4 || found.Options[1] != struct{ Name, Value, From string }{"auth-file", "/missing", "TRELLISD_AUTH_FILE"} {
+		t.Errorf("%+v", found.Options)
+	}
+	if len(found.Mistakes) != 1 || !strings.Contains(found.Mistakes[0], "--auth-file: open /missing") {
+		t.Errorf("%q", found.Mistakes)
+	}
 }
 
 func TestCheckConfigReadsFilesAsTheUserThatTheServerBecomes(t *testing.T) {

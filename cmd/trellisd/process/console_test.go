@@ -39,7 +39,7 @@ func TestTheConsoleShowsTheServerThatItIsPartOf(t *testing.T) {
 	for path, want := range map[string]string{
 		"/": "mail/out", "/tubes": "mail/out", "/tubes/mail%2Fout": "Next jobs", "/tubes/mail%2Fout/jobs": "hello", "/jobs/1": "hello",
 		"/?range=6h": "1 job waiting for groups of which all that is left is buried.", "/failed": `href="/groups/import%2F1"`, "/jobs/2": "it blocks the group",
-		"/connections": "Connections", "/server": "Synced", "/api/v1/tubes/mail%2Fout": `"current-jobs-ready":1`,
+		"/connections": "Connections", "/server": "Synced", "/server?": "(command line)", "/api/v1/tubes/mail%2Fout": `"current-jobs-ready":1`,
 	} {
 		if status, page := visit(t, http.MethodGet, address+path, "", "", nil); status != http.StatusOK || !strings.Contains(page, want) {
 			t.Errorf("%s: %d without %q\n%s", path, status, want, page)

@@ -128,11 +128,15 @@ func TestWithoutFlagsOnlyTrouleIsLogged(t *testing.T) {
 
 func TestTheTextLogTellsPidAndAddresses(t *testing.T) {
 	t.Parallel()
-	p := servertest.Launch(t, "-l127.0.0.1", "-p0", "-V")
+	cmd := exec.Command(servertest.Binary, "-l127.0.0.1", "-p0", "-V", "--max-memory=2GB")
+	cmd.Env = append(os.Environ(), "TRELLISD_MAX_TUBES=7")
+	p := servertest.LaunchCommand(t, cmd)
 	p.WaitText("msg=ready")
 	log := strings.Join(p.Log(), "\n")
 	for _, want := range []string{
 		"level=INFO msg=starting pid=" + strconv.Itoa(p.Cmd.Process.Pid) + " ",
+		"level=INFO msg=option name=max-memory value=2GB from=\"command line\"",
+		"level=INFO msg=option name=max-tubes value=7 from=TRELLISD_MAX_TUBES",
 		"level=INFO msg=listening network=tcp addr=127.0.0.1:",
 	} {
 		if !strings.Contains(log, want) {

@@ -33,6 +33,14 @@ func (c *commandLine) checkHTTP() error {
 	return nil
 }
 
+// checkOutput finds an --output that nothing is printed by.
+func (c *commandLine) checkOutput() error {
+	if c.Changed("output") && c.Action == Serve {
+		return usagef("--output is for what --check-config prints; give that too")
+	}
+	return nil
+}
+
 // checkCluster checks the flags of a cluster's member as a whole.
 func (line *commandLine) checkCluster() error {
 	c := &line.Cluster

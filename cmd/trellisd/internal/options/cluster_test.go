@@ -33,7 +33,7 @@ func TestAMembersCommandLine(t *testing.T) {
 		{"-bD|--node=n1=127.0.0.1:1|-F", func(o *Options) { o.Cluster.Node, o.Sync = n1, binlog.SyncNever }, ignored},
 		{"-bD|--node=n1=127.0.0.1:1|-s1048576", func(o *Options) { o.Cluster.Node, o.SegmentSize = n1, 1<<20 }, "in a cluster, -s is ignored."},
 	} {
-		got, err := Parse(strings.Split(x.args, "|"))
+		got, err := Parse(strings.Split(x.args, "|"), nil)
 		if err != nil {
 			t.Errorf("%s: %v", x.args, err)
 			continue
@@ -45,6 +45,7 @@ func TestAMembersCommandLine(t *testing.T) {
 				o.Notices = []string{x.notice}
 			}
 		})
+		got.given = nil // TestSettingsTellWhatIsNotTheDefault looks at them
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\n got %+v\nwant %+v", x.args, got, want)
 		}
@@ -74,7 +75,7 @@ func TestMistakesOfAMembersCommandLine(t *testing.T) {
 		{"-bD|" + node + "|--cluster=n1=127.0.0.1:1,n2=10.0.0.2:2", "10.0.0.2:2: connections between members need TLS off loopback: --cluster-cert, --cluster-key and --cluster-ca"},
 		{"-bD|" + node + "|--cluster-listen=:1", ":1: connections between members need TLS off loopback: --cluster-cert, --cluster-key and --cluster-ca"},
 	} {
-		_, err := Parse(strings.Split(x.args, "|"))
+		_, err := Parse(strings.Split(x.args, "|"), nil)
 		if usage := (*UsageError)(nil); !errors.As(err, &usage) || err.Error() != x.want {
 			t.Errorf("%s:\n got %v\nwant %s", x.args, err, x.want)
 		}

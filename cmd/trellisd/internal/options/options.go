@@ -1,6 +1,7 @@
 package options
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -60,6 +61,12 @@ const (
 	LogJSON = "json"
 )
 
+// The values of --output.
+const (
+	OutputText = "text"
+	OutputJSON = "json"
+)
+
 // The values of --console.
 const (
 	ConsoleOff   = "off"
@@ -70,6 +77,7 @@ const (
 // Options is a command line that has been read.
 type Options struct {
 	Action Action
+	Output string // of CheckConfig: OutputText or OutputJSON
 
 	Listen     []string // every -l, in order; empty: the default address, unless TLS.Listen has any and there is no -p
 	Port       string   // number or service name
@@ -125,6 +133,8 @@ type Options struct {
 	// Notices are lines for the user that do not keep the server from starting:
 	// obsolete flags, values that were lowered.
 	Notices []string
+
+	given []givenFlag // in the order of the table
 }
 
 // TLS is how clients are served that speak it.
@@ -172,13 +182,18 @@ func usagef(format string, args ...any) *UsageError {
 // errDone is returned by flags that end the reading of the command line.
 var errDone = errors.New("nothing more to read")
 
-// Parse reads args, the command line without the program's name. The error is a
-// *UsageError. Also when there is one, the Options hold what was read before it.
-func Parse(args []string) (*Options, error) {
-	c := &commandLine{Options: new(Options), FlagSet: pflag.NewFlagSet("trellisd", pflag.ContinueOnError)}
+// Parse reads args, the command line without the program's name, and of environment, entries as NAME=VALUE, what
+// the command line does not give. The error is a *UsageError. Also when there is one, the Options hold what was read before it.
+func Parse(args, environment []string) (*Options, error) {
+	c := &commandLine{
+		Options:   new(Options),
+		FlagSet:   pflag.NewFlagSet("trellisd", pflag.ContinueOnError),
+		variables: make(map[string]string),
+	}
 	c.SetInterspersed(false) // a stray argument is the first mistake, whatever stands behind it
 	c.Usage = func() {}
-	for _, f := range slices.Concat(table(c)...) {
+	flags := slices.Concat(table(c)...)
+	for _, f := range flags {
 		if f.def != "" {
 			if err := f.set(f.def); err != nil {
 				panic(err) // a default that the flag does not take
@@ -186,15 +201,33 @@ func Parse(args []string) (*Options, error) {
 		}
 		c.declare(f)
 	}
+	defaults := make(map[string]string)
+	for _, f := range flags {
+		if f.show != nil {
+			defaults[f.name] = f.show()
+		}
+	}
+	onLine := make(map[string]bool)
+	_ = c.ParseAll(args, func(f *pflag.Flag, _ string) error { onLine[f.Name] = true; return nil }) // mistakes come below
+	wrong := c.readEnvironment(environment, flags, onLine)
 	err := c.Parse(args)
 	if err == nil && c.NArg() > 0 {
 		err = usagef("unknown argument: %s; trellisd takes flags only, see trellisd -h", c.Arg(0))
 	}
+	if err == nil {
+		err = wrong
+	}
+	for _, f := range flags {
+		if f.show != nil && c.Changed(f.name) {
+			from := cmp.Or(c.variables[f.name], CommandLine)
+			c.given = append(c.given, givenFlag{f.name, from, defaults[f.name], f.show})
+		}
+	}
 	c.PortGiven = c.Changed("port")
-	if !c.Changed("log-level") {
+	if !c.Changed("log-level") || c.variables["log-level"] != "" && onLine["verbose"] {
 		c.LogLevel = []slog.Level{slog.LevelWarn, slog.LevelInfo, slog.LevelDebug}[min(c.verbosity, 2)]
 	}
-	for _, check := range []func() error{c.checkHTTP, c.checkCluster, c.checkTLS, c.checkProxies} {
+	for _, check := range []func() error{c.checkOutput, c.checkHTTP, c.checkCluster, c.checkTLS, c.checkProxies} {
 		if err == nil {
 			err = check()
 		}
@@ -210,6 +243,8 @@ type commandLine struct {
 	*Options
 	*pflag.FlagSet
 	verbosity int // how often -V was given
+
+	variables map[string]string // those of the environment that give flags, by the flags' names
 }
 
 func (c *commandLine) declare(f flag) {
@@ -328,18 +363,19 @@ func parse(v, name string, unit quantity.Unit) (uint64, error) {
 }
 
 // wait sets a time of which whole seconds count; 0 is for ever.
-func wait(to *time.Duration, name string) func(string) error {
-	return func(v string) error {
-		var n int64
-		err := bound(&n, name, 0, int64(maxTimeout/time.Second), quantity.Seconds)(v)
+func wait(to *time.Duration, name string) setting {
+	var n int64
+	s := bound(&n, name, 0, int64(maxTimeout/time.Second), quantity.Seconds)
+	return setting{func(v string) error {
+		err := s.set(v)
 		*to = time.Duration(n) * time.Second
 		return err
-	}
+	}, s.show}
 }
 
 // bound sets a number of at least so many units. A greater number than most is lowered to it.
-func bound[T int | int64 | uint32](to *T, name string, least, most int64, unit quantity.Unit) func(string) error {
-	return func(v string) error {
+func bound[T int | int64 | uint32](to *T, name string, least, most int64, unit quantity.Unit) setting {
+	return setting{func(v string) error {
 		n, err := unit.Parse(strings.TrimPrefix(v, "+"))
 		if err != nil && v != "" && strings.Trim(v, "0123456789") == "" { // more than 64 bits
 			n, err = uint64(most), nil
@@ -349,5 +385,5 @@ func bound[T int | int64 | uint32](to *T, name string, least, most int64, unit q
 		}
 		*to = T(min(n, uint64(most)))
 		return nil
-	}
+	}, amount(to, unit)}
 }

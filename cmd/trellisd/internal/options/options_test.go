@@ -20,6 +20,7 @@ func defaults(change func(*Options)) *Options {
 		Port:       "11300",
 		MaxJobSize: 65535,
 		LogFormat:  LogText,
+		Output:     OutputText,
 		LogLevel:   slog.LevelWarn,
 
 		Sync:         binlog.SyncEvery(50 * time.Millisecond),
@@ -156,6 +157,7 @@ func TestParseReadsEveryFlagInEveryForm(t *testing.T) {
 		{"--max-memory=1048576", func(o *Options) { o.MaxMemory = 1 << 20 }},
 		{"--max-memory=auto", func(o *Options) { o.MaxMemory = AutoMemory }},
 		{"--check-config|-p1", func(o *Options) { o.Action, o.Port, o.PortGiven = CheckConfig, "1", true }},
+		{"--check-config|-o|json", func(o *Options) { o.Action, o.Output = CheckConfig, OutputJSON }},
 		{"--max-memory|99999999999999999999", func(o *Options) { o.MaxMemory = 1<<63 - 1 }},
 		{"--max-connections=7", func(o *Options) { o.MaxConnections = 7 }},
 		{"--idle-timeout=90", func(o *Options) { o.IdleTimeout = 90 * time.Second }},
@@ -219,11 +221,12 @@ func TestParseReadsEveryFlagInEveryForm(t *testing.T) {
 		if tt.args != "" {
 			args = strings.Split(tt.args, "|")
 		}
-		got, err := Parse(args)
+		got, err := Parse(args, nil)
 		if err != nil {
 			t.Errorf("%s: %v", tt.args, err)
 			continue
 		}
+		got.given = nil // TestSettingsTellWhatIsNotTheDefault looks at them
 		if want := defaults(tt.change); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\n got %+v\nwant %+v", tt.args, got, want)
 		}
@@ -298,6 +301,8 @@ func TestParseSaysInOneLineWhatIsWrong(t *testing.T) {
 		{"--tls-client-ca=a", "--tls-client-ca without a certificate; give --tls-cert and --tls-key"},
 		{"--tls-client-auth=require|--tls-cert=c|--tls-key=k", "--tls-client-auth without --tls-client-ca; give the authorities of the clients"},
 
+		{"--check-config|-o|yaml", "unknown value for --output: yaml; give text or json"},
+		{"-o|json", "--output is for what --check-config prints; give that too"},
 		{"--console=yes", "unknown value for --console: yes; give off, read or write"},
 		{"--console=read", "--console=read is for HTTP, which is off; give --http HOST:PORT too"},
 		{"--console-writers=a", "--console-writers is for HTTP, which is off; give --http HOST:PORT too"},
@@ -327,7 +332,7 @@ func TestParseSaysInOneLineWhatIsWrong(t *testing.T) {
 		{"-b", "flag requires an argument: -b; see trellisd -h"},
 	}
 	for _, tt := range tests {
-		_, err := Parse(strings.Split(tt.args, "|"))
+		_, err := Parse(strings.Split(tt.args, "|"), nil)
 		var usage *UsageError
 		if !errors.As(err, &usage) {
 			t.Errorf("%s: got %v, want a usage error", tt.args, err)
@@ -340,7 +345,7 @@ func TestParseSaysInOneLineWhatIsWrong(t *testing.T) {
 }
 
 func TestWhatWasReadBeforeAMistakeIsKept(t *testing.T) {
-	opt, err := Parse([]string{"-c", "--log-format=json", "-q"})
+	opt, err := Parse([]string{"-c", "--log-format=json", "-q"}, nil)
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -353,7 +358,7 @@ func TestHelpDescribesEveryFlag(t *testing.T) {
 	for _, text := range []struct{ name, text string }{{"usage", Usage()}, {"manual", Manual()}} {
 		for _, flag := range []string{
 			"-l", "--listen", "-p", "--port", "-u", "--user", "-z", "--max-job-size", "--loops", "-V", "--verbose",
-			"--log-level", "--log-format", "--socket-mode", "--check-config", "-v", "--version", "-h", "--help", "-b", "--binlog", "-f", "--sync-interval",
+			"--log-level", "--log-format", "--socket-mode", "--check-config", "-o", "--output", "-v", "--version", "-h", "--help", "-b", "--binlog", "-f", "--sync-interval",
 			"-F", "--no-sync", "-s", "--segment-size", "--skip-damaged", "-c", "-n",
 			"--http", "--web-config-file", "--console", "--console-writers", "--http-host", "--pprof", "--metrics-tubes", "--metrics-legacy",
 			"--max-memory", "--max-connections", "--idle-timeout", "--max-connection-age", "--grace", "--stop-delay", "--max-output", "--max-output-total", "--gateway-memory", "--max-tubes", "--max-watched", "--max-keys", "--no-extensions",
