@@ -103,7 +103,7 @@ func (s *Session) waitLine() []byte {
 }
 
 // closingTask is what a closed session has still to give back.
-func (s *Session) closingTask() *closing { return s.wait.closing }
+func (s *Session) closingTask() *closing { return s.loop.tx.closings[&s.client] }
 
 // A history is what a session's loop knows of it besides what other servers are told.
 type history struct {

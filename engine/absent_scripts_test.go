@@ -174,7 +174,7 @@ func (s *sim) follows(t *testing.T, record *tape) bool {
 func (s *sim) succeed(t *testing.T, record *tape) Time {
 	t.Helper()
 	const by = Time(77 * time.Hour)
-	cfg, next, draining := s.engine.cfg, s.engine.ids.Last.Load()+1, s.engine.Draining()
+	cfg, next, draining := s.engine.config, s.engine.ids.Last.Load()+1, s.engine.Draining()
 	s.engine.Discard()
 	if cfg.Start.IsZero() {
 		cfg.Start = time.Unix(0, 0)

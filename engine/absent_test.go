@@ -33,7 +33,7 @@ func (s *sim) comesBack(id uint64, x Interests, age Time) (*simConn, error) {
 		return nil, err
 	}
 	c := &simConn{sim: s, loop: s.loops[len(s.conns)%len(s.loops)], offset: 1 << 30}
-	c.decoder.MaxJobSize, c.decoder.Extensions = s.engine.cfg.MaxJobSize, true
+	c.decoder.MaxJobSize, c.decoder.Extensions = s.engine.config.MaxJobSize, true
 	if err := c.loop.GoOn(&c.session, d, 0, s.now); err != nil {
 		return nil, err
 	}

@@ -26,8 +26,8 @@ var workExtensions = [...]string{
 func (s *Session) capabilities(out *Output) {
 	l := s.loop
 	y := yaml(append(l.scratch[:0], "---\n"...))
-	y.quoted("version", l.engine.cfg.Info.Version)
-	y.number("max-job-size", uint64(l.engine.cfg.MaxJobSize))
+	y.quoted("version", l.engine.config.Info.Version)
+	y.number("max-job-size", uint64(l.engine.config.MaxJobSize))
 	y.number("max-tube-name-len", codec.MaxTubeName)
 	y = append(y, "extensions:\n"...)
 	names := extensions[:]

@@ -164,7 +164,7 @@ func (t *textItems) next(b []byte) (_ []byte, ok bool) {
 // appendEntry describes the session as it is at one moment. pos is what the description
 // depends on. It is called on the session's loop.
 func (s *Session) appendEntry(b []byte, f *entryForm, now Time) (_ []byte, pos journal.Pos) {
-	var room [100]heldJob
+	var room [100]uint64
 	jobs, count, waiting, pos := s.loop.tx.HeldBy(now, &s.client, room[:0], f.most)
 	prefix := f.first
 	key := func(k string) {
@@ -203,7 +203,7 @@ func (s *Session) appendEntry(b []byte, f *entryForm, now Time) (_ []byte, pos j
 		if i > 0 {
 			b = append(b, ", "...)
 		}
-		b = strconv.AppendUint(b, jobs[i].ID, 10)
+		b = strconv.AppendUint(b, jobs[i], 10)
 	}
 	b = append(b, "]\n"...)
 	flag("producer", s.flags&isProducer != 0)

@@ -64,23 +64,34 @@ func (li *listing) turn(s *Session, _ Time, out *Output) Outcome {
 
 // listTubes lists the tubes that there are when it begins, as far as they are the client's.
 func (s *Session) listTubes(now Time, out *Output) Outcome {
-	names, count, bytes := s.loop.engine.tubeNames()
-	items := &tubeItems{names: names, permits: s.permits()}
-	li := &listing{items: items, size: bytes + count*itemExtra}
+	name, count, bytes := s.loop.engine.tubeNames()
+	items := tubeItems{name: name, count: count, permits: s.permits()}
+	counted := items
+	li := &listing{items: &items, size: bytes + count*itemExtra}
 	if items.permits != nil {
-		li.counted, li.size = &tubeItems{names.Clone(), items.permits}, 0
+		li.counted, li.size = &counted, 0
 	}
 	return li.turn(s, now, out)
 }
 
 // tubeItems are the names of tubes in a list.
 type tubeItems struct {
-	names   tubeNames
-	permits func(name string) bool // those that are shown; nil if all are
+	name      func(i int) string
+	at, count int                    // the next one, and how many there are
+	permits   func(name string) bool // those that are shown; nil if all are
+}
+
+// nextName returns the next name, and false when there is none.
+func (ti *tubeItems) nextName() (name string, ok bool) {
+	if ti.at == ti.count {
+		return "", false
+	}
+	ti.at++
+	return ti.name(ti.at - 1), true
 }
 
 func (ti *tubeItems) next(b []byte) (_ []byte, ok bool) {
-	name, ok := ti.names.Next()
+	name, ok := ti.nextName()
 	if ok && (ti.permits == nil || ti.permits(name)) {
 		b = appendName(b, name)
 	}

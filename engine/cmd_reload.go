@@ -10,7 +10,7 @@ func (s *Session) reload() Outcome {
 		c.text = text
 		c.goOn(nil)
 	}
-	if load := s.loop.engine.cfg.Reload; load != nil {
+	if load := s.loop.engine.config.Reload; load != nil {
 		load(answer)
 	} else {
 		answer(nil)

@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"time"
 
-	"trellis/binlog/journal"
 	"trellis/codec"
 )
 
@@ -92,29 +91,26 @@ func (s *Session) stats(now Time, out *Output) {
 	}
 	y.number("job-timeouts", t.Timeouts)
 	y.number("total-jobs", t.Puts)
-	y.number("max-job-size", uint64(e.cfg.MaxJobSize))
+	y.number("max-job-size", uint64(e.config.MaxJobSize))
 	y.number("current-tubes", uint64(t.Tubes))
 	y.number("current-connections", uint64(t.Connections))
 	y.number("current-producers", uint64(t.Producers))
 	y.number("current-workers", uint64(t.Workers))
 	y.number("current-waiting", uint64(t.Waiting))
 	y.number("total-connections", t.Opened)
-	info := &e.cfg.Info
+	info := &e.config.Info
 	y.number("pid", uint64(info.PID))
 	y.quoted("version", info.Version)
 	user, system := info.Usage()
 	y.duration("rusage-utime", user)
 	y.duration("rusage-stime", system)
 	y.number("uptime", uint64(info.uptime(now).Whole()))
-	var log journal.Counters
-	if e.cfg.Journal != nil {
-		log = e.cfg.Journal.Counters()
-	}
+	log := e.journalCounters()
 	y.number("binlog-oldest-index", uint64(log.Oldest))
 	y.number("binlog-current-index", uint64(log.Current))
 	y.number("binlog-records-migrated", log.Migrated)
 	y.number("binlog-records-written", log.Written)
-	y.signed("binlog-max-size", e.cfg.SegmentSize)
+	y.signed("binlog-max-size", e.config.SegmentSize)
 	y.bare("draining", strconv.FormatBool(t.Draining))
 	y.bare("id", info.ID)
 	y.quoted("hostname", info.Hostname)

@@ -81,8 +81,8 @@ const (
 func (s *Session) listTubeStats(now Time, cmd *codec.Command, out *Output) Outcome {
 	li := &listingTubes{after: string(cmd.Tube), most: int(cmd.Bound), found: cmd.Bound == 0}
 	if !li.found {
-		names, _, _ := s.loop.engine.tubeNames()
-		li.all = tubeItems{names, s.permits()}
+		name, count, _ := s.loop.engine.tubeNames()
+		li.all = tubeItems{name: name, count: count, permits: s.permits()}
 	}
 	return li.turn(s, now, out)
 }
@@ -113,7 +113,7 @@ func laterName(a, b *string) bool { return *a > *b }
 // look looks at some names. It returns false when there are no more.
 func (li *listingTubes) look() (more bool) {
 	for range nameSlice {
-		name, ok := li.all.names.Next()
+		name, ok := li.all.nextName()
 		switch {
 		case !ok:
 			return false

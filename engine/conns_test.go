@@ -276,7 +276,7 @@ func TestAWaitingSessionIsShownWhileAnotherLoopClaimsIt(t *testing.T) {
 	s := newSim(100, 2)
 	waiting, other := s.open(), s.open()
 	waiting.say("reserve")
-	shown := make(chan heldJob, 1)
+	shown := make(chan uint64, 1)
 	s.engine.cfg.Journal = &halting{file: newFile(nil), put: func() {
 		go func() {
 			defer close(shown)
@@ -291,8 +291,8 @@ func TestAWaitingSessionIsShownWhileAnotherLoopClaimsIt(t *testing.T) {
 	if other.session.Execute(s.now, &c, &other.out) != Done || other.took() != "INSERTED 1\r\n" {
 		t.Fatal("no put")
 	}
-	if j := <-shown; j.ID != 1 {
-		t.Errorf("it holds job %d, want 1", j.ID)
+	if id := <-shown; id != 1 {
+		t.Errorf("it holds job %d, want 1", id)
 	}
 	s.Settle()
 	if got := waiting.took(); got != "RESERVED 1 1\r\nx\r\n" {

@@ -34,7 +34,8 @@ func (s *sim) change(t *testing.T) bool {
 	}
 	old := s.engine
 	old.Hold(true)
-	cfg := old.cfg
+	cfg := old.config
+	cfg.Journal = old.cfg.Journal
 	e := New(cfg)
 	const by = Time(77 * time.Hour)
 	f := e.Follow(s.now + by)

@@ -59,12 +59,13 @@
 // The package has two floors, and a file's name says on which it is. The floor below is what lies under the locks of
 // shards (shard*.go): it knows no session and no loop, only a session's client (what it uses, watches and has reserved,
 // and the claim on it), and the budget from which what it does is paid. The floor above are sessions, loops, commands
-// and the engine (session*.go, loop*.go, cmd_*.go, engine*.go). It knows no lock, no job's record and no field of one.
+// and the engine (session*.go, loop*.go, cmd_*.go, engine*.go, config.go). It knows no lock, no job's record and no
+// field of one.
 //
 // The floors meet at the operations of a tx. Each locks the shards that it needs, does all that
 // belongs to it, and unlocks them, which hands jobs over, wakes loops and fires groups: Release looks for
 // the job, decides what becomes of it, records that, and dispatches its tube. What takes long is a value with a
-// method Turn (bulk, batch, survey, touches, closing), which does as much as the round's budget allows.
+// method Turn (bulk, batch, survey, touches), which does as much as the round's budget allows.
 // So a command's file shows what the command asks for, the operation, and the reply. A test lists all
 // that the floor above may use (floors_test.go).
 //

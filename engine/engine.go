@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 
@@ -13,10 +14,9 @@ const defaultShards = ids.MaxShards
 // Engine is a whole queue server without its connections. Make one with [New].
 type Engine struct {
 	shared
-	defaultTube *tube // always exists
-	emptyTube   *tube // takes the place of the default tube for those who may not have that; see session_grant.go
-	roll        roll
-	draining    atomic.Bool
+	config   Config // with all that was left out; the shards know the journal
+	roll     roll
+	draining atomic.Bool
 
 	loopsMu sync.Mutex
 	loops   []*Loop // guarded by loopsMu
@@ -34,9 +34,14 @@ func New(cfg Config) *Engine {
 	if cfg.SegmentSize == 0 {
 		cfg.SegmentSize = 10 << 20
 	}
-	e := new(Engine)
-	e.shared.init(cfg, n)
-	e.defaultTube, e.emptyTube = e.defaultTubes()
+	cfg.Shards = n
+	if cfg.seed == (maphash.Seed{}) {
+		cfg.seed = maphash.MakeSeed()
+	}
+	e := &Engine{config: cfg}
+	e.shared.init(n, cfg.seed, cfg.Limits, cfg.Stock, cfg.Accounts)
+	e.recordIn(cfg.Journal)
+	e.ClockSet(cfg.Start)
 	return e
 }
 

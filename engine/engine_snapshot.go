@@ -5,7 +5,8 @@ import "trellis/engine/stats"
 // Snapshot sums up what the server counts. Any goroutine may call it. It takes
 // one shard's lock at a time, each for a moment.
 func (e *Engine) Snapshot(now Time) *stats.Server {
-	c := e.look()
+	var c tx
+	c.Begin(&e.shared, nil, nil)
 	return e.snapshot(&c, now)
 }
 

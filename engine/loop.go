@@ -109,7 +109,7 @@ const (
 func (e *Engine) NewLoop(waker Waker) *Loop {
 	l := &Loop{engine: e, waker: waker, due: MaxTime, budget: roundBudget}
 	l.alarm.Store(int64(MaxTime))
-	l.tx.Begin(&e.shared, &l.budget)
+	l.tx.Begin(&e.shared, &l.budget, waker)
 	l.peers, _ = waker.(Carrier)
 	e.loopsMu.Lock()
 	defer e.loopsMu.Unlock()
@@ -117,7 +117,7 @@ func (e *Engine) NewLoop(waker Waker) *Loop {
 	for _, l := range e.loops {
 		l.shards = nil
 	}
-	for i := range e.count() {
+	for i := range e.config.Shards {
 		l := e.loops[i%len(e.loops)]
 		l.shards = append(l.shards, i)
 		e.alarmBy(i, l.request)
@@ -207,7 +207,7 @@ func (l *Loop) post(s *Session, by *tx) {
 	l.mail.list = append(l.mail.list, s)
 	// A loop that is executing commands calls Next when it is done with them.
 	if l.unlockMail() && by != &l.tx {
-		by.WakeAtEnd(l.waker)
+		by.WakeAtEnd(&l.tx)
 	}
 }
 

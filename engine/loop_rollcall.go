@@ -90,7 +90,7 @@ func (c *rollCall) visit(l *Loop, now Time) (done bool) {
 			return false
 		}
 		n++
-		l.budget -= entryCost + s.watching()/watchesPerCost
+		l.budget -= entryCost
 		if s.flags&isOpen == 0 || c.grant != nil && !c.grant.shows(s) {
 			continue
 		}

@@ -196,7 +196,7 @@ func (r *rig) must(err error) {
 func (r *rig) open(loop int, turn uint32) *rigConn {
 	r.opened++
 	c := &rigConn{rig: r, number: r.opened, loop: r.loops[loop]}
-	c.decoder.MaxJobSize = r.engine.cfg.MaxJobSize
+	c.decoder.MaxJobSize = r.engine.config.MaxJobSize
 	c.decoder.Extensions = true
 	c.loop.Open(&c.session, r.now)
 	c.session.reserved = &reservationSet{made: turn}

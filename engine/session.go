@@ -42,7 +42,8 @@ type Session struct {
 
 // Bits of client.flags.
 const (
-	isOpen uint16 = 1 << iota
+	isOpen    uint16 = 1 << iota
+	isClosing        // closed, and not all that others can see of it is undone
 	isProducer
 	isWorker
 	isWaiting  // its command is not finished
@@ -61,11 +62,11 @@ const (
 )
 
 // Open starts a session on the loop: it uses and watches the default tube.
-func (l *Loop) Open(s *Session, now Time) { l.open(s, l.engine.defaultTube, now) }
+func (l *Loop) Open(s *Session, now Time) { l.open(s, true, now) }
 
-// open starts a session that uses and watches t, a tube of the default tube's shard. It starts none,
-// and returns false, if there is another one of the session's id.
-func (l *Loop) open(s *Session, t *tube, now Time) bool {
+// open starts a session that uses and watches the default tube or, without a right to that, the empty one of its name.
+// It starts none, and returns false, if there is another one of the session's id.
+func (l *Loop) open(s *Session, mayDefault bool, now Time) bool {
 	s.loop, s.opened = l, now
 	if s.id == 0 && l.number != 0 {
 		s.id = l.newID()
@@ -75,7 +76,7 @@ func (l *Loop) open(s *Session, t *tube, now Time) bool {
 		return false
 	}
 	s.flags = isOpen
-	l.tx.Arrive(now, &s.client, (*claimant)(s), t)
+	l.tx.Arrive(now, &s.client, (*claimant)(s), mayDefault)
 	l.counts.opened.Add(1)
 	l.counts.sessions.Add(1)
 	return true
@@ -223,7 +224,6 @@ func (s *Session) Reserves(now Time) bool { return s.loop.tx.CountReserved(now, 
 type wait struct {
 	session *Session
 	grant   *grantee    // of a restricted session
-	closing *closing    // what a closed session has still to give back
 	task    task        // what Resume goes on with; nil while the session waits for a job
 	timer   queue.Timer // of a session that waits for a job, in the loop's wheel
 	since   Time        // when the wait for a job began

@@ -27,15 +27,16 @@ func (e *Engine) endAbsent(held []*reservationSet, pos journal.Pos) {
 	if len(held) == 0 {
 		return
 	}
-	c := e.look()
+	var c tx
+	c.Begin(&e.shared, nil, nil)
 	e.loopsMu.Lock()
 	loops := e.loops
 	e.loopsMu.Unlock()
 	for i, set := range held {
 		l := loops[i%len(loops)]
 		s := &Session{loop: l}
-		s.id = c.Inherit(&s.client, set, e.emptyTube, pos)
-		s.flags = onRecord | isGhost
+		s.id = c.Inherit(&s.client, set, pos)
+		s.flags = onRecord | isGhost | isClosing
 		l.revive(s)
 	}
 }

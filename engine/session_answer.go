@@ -231,7 +231,7 @@ func lastHeld(effects []journal.Effect) (list []uint64) {
 func (s *Session) tellAnswered(cmd *codec.Command, reply string) {
 	switch cmd.Op {
 	case codec.OpKickTube, codec.OpMoveJob, codec.OpMoveTube, codec.OpDeleteTubeJobs, codec.OpSetDLQ, codec.OpSetTube:
-		if s.loop.engine.cfg.Audit != nil {
+		if s.loop.engine.config.Audit != nil {
 			d := s.deedOf(cmd)
 			s.tellDone(&d, []byte(reply))
 		}

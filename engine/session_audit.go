@@ -36,7 +36,7 @@ func nameInDeed(tube []byte) string {
 
 // audited executes a command of which Config.Audit is told.
 func (s *Session) audited(now Time, cmd *codec.Command, out *Output) Outcome {
-	if s.loop.engine.cfg.Audit == nil {
+	if s.loop.engine.config.Audit == nil {
 		return s.manage(now, cmd, out)
 	}
 	a := auditing{deed: s.deedOf(cmd)}
@@ -74,7 +74,7 @@ func (a *auditing) turn(s *Session, now Time, out *Output) Outcome {
 func (s *Session) tellUnfinished() {
 	if a, ok := s.wait.task.(*auditing); ok {
 		a.deed.Result = Unfinished
-		s.loop.engine.cfg.Audit(a.deed)
+		s.loop.engine.config.Audit(a.deed)
 	}
 }
 
@@ -82,7 +82,7 @@ func (s *Session) tellUnfinished() {
 func (s *Session) tellDone(d *Deed, reply []byte) {
 	line, _, _ := bytes.Cut(reply, []byte("\r\n"))
 	d.Result = string(line)
-	s.loop.engine.cfg.Audit(*d)
+	s.loop.engine.config.Audit(*d)
 }
 
 // address implements what a Deed asks for.
@@ -91,7 +91,7 @@ func (s *Session) address() string { return s.loop.peerAddr(s) }
 // tellDenied tells of a command that the client has no right to, on a tube if it is known
 // from elsewhere.
 func (s *Session) tellDenied(cmd *codec.Command, tube, reply string) {
-	elsewhere, audit := s.loop.peers, s.loop.engine.cfg.Audit
+	elsewhere, audit := s.loop.peers, s.loop.engine.config.Audit
 	if elsewhere == nil && audit == nil {
 		return
 	}

@@ -9,9 +9,9 @@ func (l *Loop) Stop() { l.stopping = true }
 // with it, and returns the session a last time when it is done.
 func (s *Session) Close(now Time) (done bool) {
 	if s.flags&isOpen == 0 {
-		return s.uses(nil)
+		return s.flags&isClosing == 0
 	}
-	s.flags &^= isOpen
+	s.flags ^= isOpen | isClosing
 	if s.wait != nil && s.wait.task != nil {
 		s.tellUnfinished()
 	}
@@ -27,7 +27,7 @@ func (s *Session) Close(now Time) (done bool) {
 	if s.flags&isWorker != 0 {
 		l.counts.workers.Add(-1)
 	}
-	if !s.isFree() && !s.stopWaiting(now) {
+	if !s.stopWaiting(now) && s.isClaimed() {
 		return false // a job is on its way: Next finishes what is left
 	}
 	return s.finishClose(now)
@@ -36,7 +36,7 @@ func (s *Session) Close(now Time) (done bool) {
 // finishClose undoes all that others can see of a closed session, as far as the round's
 // budget goes; Next goes on with the rest.
 func (s *Session) finishClose(now Time) (done bool) {
-	if s.uses(nil) {
+	if s.flags&isClosing == 0 {
 		return false // it had left already: it stood in the loop's queue twice
 	}
 	l := s.loop
@@ -44,35 +44,21 @@ func (s *Session) finishClose(now Time) (done bool) {
 		l.starve(s)
 		return false
 	}
-	if !s.giveBack(now) || l.tx.Unwatch(now, &s.client) {
+	if !l.tx.Depart(now, &s.client, s.recordedID(), s.flags&parts != 0, l.stopping) {
 		l.turns.Push(s)
 		return false
 	}
-	l.tx.Depart(now, &s.client)
+	s.flags &^= isClosing
 	s.wait = nil
-	if s.flags&onRecord != 0 {
-		l.engine.leaveSession(s.id, &s.client)
-	}
 	delete(l.listed, s)
 	delete(l.weights, s)
 	return true
 }
 
-// giveBack makes what the session has reserved ready again, as far as the round's budget goes, or leaves it to
-// an absent session.
-func (s *Session) giveBack(now Time) (done bool) {
-	l := s.loop
-	switch {
-	case !s.hasReserved():
-	case s.flags&parts != 0:
-		l.tx.LeaveAbsent(now, &s.client)
-	case s.wait != nil && s.wait.closing != nil:
-		return !s.wait.closing.Turn(&l.tx, now, l.stopping)
-	default:
-		if v := l.tx.BeginClosing(now, &s.client); v != nil {
-			s.waiter().closing = v
-			return s.giveBack(now)
-		}
+// recordedID is the session's id if it is on record, 0 if it is not.
+func (s *Session) recordedID() uint64 {
+	if s.flags&onRecord == 0 {
+		return 0
 	}
-	return true
+	return s.id
 }

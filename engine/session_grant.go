@@ -146,11 +146,7 @@ func (l *Loop) openGranted(s *Session, g *Grant, goesOn bool, now Time) error {
 	if !account.Connect(goesOn) {
 		return ErrConnections
 	}
-	t := l.engine.defaultTube
-	if !g.permits(defaultTube) {
-		t = l.engine.emptyTube
-	}
-	if !l.open(s, t, now) {
+	if !l.open(s, g.permits(defaultTube), now) {
 		account.EndConnection()
 		return ErrSessionID
 	}
@@ -202,7 +198,7 @@ func (s *Session) restrict(now Time, cmd *codec.Command, out *Output) (outcome O
 func (s *Session) mayExecute(cmd *codec.Command) bool {
 	g := s.wait.grant
 	has := func(r Rights) bool { return g.rights&r != 0 }
-	usesOwn := !s.uses(s.loop.engine.emptyTube)
+	usesOwn := s.tubeUsed() != defaultTube || g.permits(defaultTube)
 	switch cmd.Op {
 	case codec.OpPut, codec.OpPutBegin:
 		return has(RightPut) && usesOwn &&

@@ -66,7 +66,7 @@ func (l *Loop) openUnder(s *Session, id uint64, g *Grant, goesOn bool, now Time)
 	if g != nil {
 		return l.openGranted(s, g, goesOn, now)
 	}
-	if !l.open(s, l.engine.defaultTube, now) {
+	if !l.open(s, true, now) {
 		return ErrSessionID
 	}
 	return nil

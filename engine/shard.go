@@ -18,7 +18,7 @@ import (
 
 // shared is what the shards have in common. What is not marked otherwise does not change.
 type shared struct {
-	cfg      Config       // the journal changes when a standby begins to serve
+	cfg      settled      // the journal changes when a standby begins to serve
 	start    atomic.Int64 // wall clock at Time 0, nanoseconds since 1970
 	seed     maphash.Seed
 	shards   []*shard
@@ -31,6 +31,10 @@ type shared struct {
 	barrier  Barrier // the journal's, nil if it has none
 	holds    Holds   // the journal's, nil if it has none
 
+	// defaultTube always exists. emptyTube, of its name and shard, is in no list and always empty: it takes the place of
+	// the first one for those who may not have that.
+	defaultTube, emptyTube *tube
+
 	numbers        numbers       // of the loops of all members
 	contradictions atomic.Uint64 // records of reservations that did not fit: see Contradictions
 
@@ -41,6 +45,13 @@ type shared struct {
 	discarded atomic.Bool   // they are, or are about to be
 	era       atomic.Uint32 // its lowest bit marks the puts that go on record now: see Walk
 	walks     sync.Mutex    // held to change era, and until the puts of the era before are jobs
+}
+
+// A settled is what all shards go by.
+type settled struct {
+	Limits  Limits
+	Journal Journal
+	Stock   bool // see Config.Stock
 }
 
 // A shard holds some of the tubes with all their jobs, reservations and timers,

@@ -33,17 +33,11 @@ const (
 // tubeUsed is the name of the tube that the client uses.
 func (cl *client) tubeUsed() string { return cl.used.name }
 
-// uses reports whether the client uses that tube. One that has left uses none.
-func (cl *client) uses(t *tube) bool { return cl.used == t }
-
 // watching is how many tubes the client watches.
 func (cl *client) watching() int { return len(cl.watched) }
 
 // tubeWatched is the name of one of these.
 func (cl *client) tubeWatched(i int) string { return cl.watched[i].tube.name }
-
-// hasReserved reports whether the client has, or had, a reservation.
-func (cl *client) hasReserved() bool { return cl.reserved != nil }
 
 // isFree reports whether nobody has to end a wait of the client, nor has ended one of which the loop does not know.
 func (cl *client) isFree() bool { return cl.claimed.Load() == claimFree }
@@ -62,8 +56,13 @@ func (cl *client) set() *reservationSet {
 // claim ends the client's wait, in one atomic step, so that it gets one job.
 func (cl *client) claim() bool { return cl.claimed.CompareAndSwap(claimWaiting, claimTaken) }
 
-// Arrive makes a new client use and watch a tube.
-func (c *tx) Arrive(now Time, cl *client, w waiter, t *tube) {
+// Arrive makes a new client use and watch the default tube or, if it may not have that, one of that name that is
+// always empty, and that nobody puts into.
+func (c *tx) Arrive(now Time, cl *client, w waiter, mayDefault bool) {
+	t := c.shared.defaultTube
+	if !mayDefault {
+		t = c.shared.emptyTube
+	}
 	c.attend(now, t, 1, 1)
 	cl.used = t
 	cl.first = [1]subscription{{waiter: w, tube: t}}
@@ -139,32 +138,6 @@ func (c *tx) Ignore(now Time, cl *client, name []byte) (i int, ok bool) {
 	return i, true
 }
 
-// Unwatch ends the interest of a closed client in its tubes, as far as the round's budget goes. It returns false
-// when it has none.
-func (c *tx) Unwatch(now Time, cl *client) (more bool) {
-	// Each turn takes the first tube and moves the last one into the gap, which
-	// shows in the order of list-tubes.
-	for len(cl.watched) > 0 {
-		last := len(cl.watched) - 1
-		t := cl.watched[0].tube
-		cl.watched[0] = cl.watched[last]
-		cl.watched[last] = subscription{}
-		cl.watched = cl.watched[:last]
-		c.attend(now, t, 0, -1)
-		if c.spend(lockCost); !c.left() && len(cl.watched) > 0 {
-			return true
-		}
-	}
-	cl.watched = nil
-	return false
-}
-
-// Depart ends a closed client that watches no tube any more.
-func (c *tx) Depart(now Time, cl *client) {
-	c.attend(now, cl.used, -1, 0)
-	cl.used = nil
-}
-
 // GoBackTo makes a new client use and watch tubes of these names, in their order. No limit keeps it from that. There
 // may be another tube of the name of that with which it has begun, which is not the client's.
 func (c *tx) GoBackTo(now Time, cl *client, used string, watched []string) {
@@ -193,7 +166,8 @@ func (c *tx) GoBackTo(now Time, cl *client, used string, watched []string) {
 
 // Inherit makes a new client that nobody carries have what an absent session has reserved, so that it is given
 // back. The session's number is gone, which is on record up to pos, or 0 if it is not. It returns the session's id.
-func (c *tx) Inherit(cl *client, held *reservationSet, nobodys *tube, pos journal.Pos) (session uint64) {
+func (c *tx) Inherit(cl *client, held *reservationSet, pos journal.Pos) (session uint64) {
+	nobodys := c.shared.emptyTube
 	c.attend(0, nobodys, 1, 0)
 	cl.used, cl.reserved = nobodys, held
 	held.holder.gone = pos

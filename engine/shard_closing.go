@@ -40,11 +40,73 @@ func (v *closing) removeOldest() {
 // giveBackSlice is how many reservations are looked at under one lock.
 const giveBackSlice = 128
 
-// BeginClosing begins to give back what a closed session has reserved: it becomes ready in the order in which it
+// Depart ends a closed client as far as the round's budget goes, and returns true when nobody can see it any more.
+// What it has reserved becomes ready; or is left to an absent session of its id, if it parts. If it is on record, that
+// is its session's id, which is 0 otherwise. stopping: the server ends, so its jobs have not failed.
+func (c *tx) Depart(now Time, cl *client, session uint64, parts, stopping bool) (done bool) {
+	switch {
+	case cl.reserved == nil:
+	case parts:
+		c.leaveAbsent(now, cl)
+	case !c.giveBack(now, cl, stopping):
+		return false
+	}
+	if c.unwatch(now, cl) {
+		return false
+	}
+	c.attend(now, cl.used, -1, 0)
+	cl.used = nil
+	if session != 0 {
+		c.shared.endSession(session, cl.reserved)
+		cl.reserved = nil
+	}
+	return true
+}
+
+// giveBack makes what a closed client has reserved ready again, as far as the round's budget goes.
+func (c *tx) giveBack(now Time, cl *client, stopping bool) (done bool) {
+	v := c.closings[cl]
+	if v == nil {
+		if v = c.beginClosing(now, cl); v == nil {
+			return true
+		}
+	}
+	if v.turn(c, now, stopping) {
+		if c.closings == nil {
+			c.closings = make(map[*client]*closing)
+		}
+		c.closings[cl] = v
+		return false
+	}
+	delete(c.closings, cl)
+	return true
+}
+
+// unwatch ends the interest of a closed client in its tubes, as far as the round's budget goes. It returns false
+// when it has none.
+func (c *tx) unwatch(now Time, cl *client) (more bool) {
+	// Each turn takes the first tube and moves the last one into the gap, which
+	// shows in the order of list-tubes.
+	for len(cl.watched) > 0 {
+		last := len(cl.watched) - 1
+		t := cl.watched[0].tube
+		cl.watched[0] = cl.watched[last]
+		cl.watched[last] = subscription{}
+		cl.watched = cl.watched[:last]
+		c.attend(now, t, 0, -1)
+		if c.spend(lockCost); !c.left() && len(cl.watched) > 0 {
+			return true
+		}
+	}
+	cl.watched = nil
+	return false
+}
+
+// beginClosing begins to give back what a closed session has reserved: it becomes ready in the order in which it
 // was reserved. The result is nil if there is nothing to give back, and no trace of the session is left. The
 // session's end is recorded if it is on record and has ever held a job. No claim can add to what it holds any
 // more.
-func (c *tx) BeginClosing(now Time, cl *client) *closing {
+func (c *tx) beginClosing(now Time, cl *client) *closing {
 	hs := cl.reserved
 	n := c.endReservations(hs, c.recordClose(hs), now)
 	if n == 0 {
@@ -55,8 +117,8 @@ func (c *tx) BeginClosing(now Time, cl *client) *closing {
 	return &closing{of: cl, from: hs.first, jobs: make([]reservation, 0, n)}
 }
 
-// Turn gives back as much as the round's budget allows. It returns false when all is given back.
-func (v *closing) Turn(c *tx, now Time, stopping bool) (more bool) {
+// turn gives back as much as the round's budget allows. It returns false when all is given back.
+func (v *closing) turn(c *tx, now Time, stopping bool) (more bool) {
 	for {
 		if !v.gather(c, now) || !v.returnAll(c, now, stopping) {
 			return true
@@ -71,9 +133,9 @@ func (v *closing) Turn(c *tx, now Time, stopping bool) (more bool) {
 	}
 }
 
-// LeaveAbsent leaves what a closed client on record has reserved to an absent session of its id. If it has reserved
+// leaveAbsent leaves what a closed client on record has reserved to an absent session of its id. If it has reserved
 // nothing, no trace of it is left.
-func (c *tx) LeaveAbsent(now Time, cl *client) {
+func (c *tx) leaveAbsent(now Time, cl *client) {
 	if c.CountReserved(now, cl, 1) == 0 {
 		c.forget(now, cl)
 		return
@@ -187,15 +249,18 @@ func (v *closing) returnAll(c *tx, now Time, stopping bool) (done bool) {
 
 // heldJob is a job that a session has reserved.
 type heldJob struct {
-	ID  uint64
+	id  uint64
 	end uint64 // of its time to run
 	age uint32 // reservations that the session made since
 }
 
-// HeldBy appends up to n of the jobs that a client has reserved to list, those whose
+// HeldBy appends the ids of up to n of the jobs that a client has reserved to list, those whose
 // time to run ends first, in the order in which they were reserved. It also returns how many
 // there are, and whether the client waits for a job, in the same moment.
-func (c *tx) HeldBy(now Time, cl *client, list []heldJob, n int) (_ []heldJob, count int, waits bool, pos journal.Pos) {
+func (c *tx) HeldBy(now Time, cl *client, list []uint64, n int) (_ []uint64, count int, waits bool, pos journal.Pos) {
+	c.spend(len(cl.watched) / watchesPerCost)
+	var room [100]heldJob
+	jobs := room[:0]
 	var set shardSet
 	if !cl.isFree() {
 		// Whoever claims it may add to what it holds, with the lock of a watched shard.
@@ -215,14 +280,17 @@ func (c *tx) HeldBy(now Time, cl *client, list []heldJob, n int) (_ []heldJob, c
 		pos = max(pos, sh.dependsOn(sh.now))
 		count += h.jobs.Len()
 		for e := range h.jobs.Least(n) {
-			list = append(list, heldJob{e.ID, e.Key, cl.reserved.made - sh.counters.At(sh.job(e.Ref).counters).order})
+			jobs = append(jobs, heldJob{e.ID, e.Key, cl.reserved.made - sh.counters.At(sh.job(e.Ref).counters).order})
 		}
 	}
 	c.unlockAll(set)
-	if len(list) > n {
-		slices.SortFunc(list, func(a, b heldJob) int { return cmp.Or(cmp.Compare(a.end, b.end), cmp.Compare(a.ID, b.ID)) })
-		list = list[:n]
+	if len(jobs) > n {
+		slices.SortFunc(jobs, func(a, b heldJob) int { return cmp.Or(cmp.Compare(a.end, b.end), cmp.Compare(a.id, b.id)) })
+		jobs = jobs[:n]
 	}
-	slices.SortFunc(list, func(a, b heldJob) int { return cmp.Compare(b.age, a.age) })
+	slices.SortFunc(jobs, func(a, b heldJob) int { return cmp.Compare(b.age, a.age) })
+	for i := range jobs {
+		list = append(list, jobs[i].id)
+	}
 	return list, count, waits, pos
 }

@@ -236,3 +236,11 @@ func (e *shared) barrierPos() journal.Pos {
 	}
 	return e.barrier.Barrier()
 }
+
+// journalCounters are those of the journal, zero without one.
+func (e *shared) journalCounters() (n journal.Counters) {
+	if log := e.cfg.Journal; log != nil {
+		n = log.Counters()
+	}
+	return n
+}

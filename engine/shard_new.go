@@ -5,24 +5,22 @@ import (
 	"math"
 	"time"
 
+	"trellis/engine/account"
 	"trellis/engine/internal/arena"
 	"trellis/engine/internal/hashtable"
 	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
 )
 
-// init makes n shards, a power of two, at time 0.
-func (e *shared) init(cfg Config, n int) {
-	if e.cfg, e.seed = cfg, cfg.seed; e.seed == (maphash.Seed{}) {
-		e.seed = maphash.MakeSeed()
-	}
-	e.recordIn(cfg.Journal)
-	e.ClockSet(cfg.Start)
+// init makes n shards, a power of two, at time 0. Tubes are placed by seed. recordIn and ClockSet follow.
+func (e *shared) init(n int, seed maphash.Seed, limits Limits, stock bool, accounts *account.Accounts) {
+	e.cfg, e.seed = settled{Limits: limits, Stock: stock}, seed
 	for i := range n {
 		e.shards = append(e.shards, newShard(e, i))
 	}
-	e.shardFor([]byte(defaultTube)).tube([]byte(defaultTube), false)
-	e.accounts.Open(cfg.Accounts, e.recount)
+	sh := e.shardFor([]byte(defaultTube))
+	e.defaultTube, e.emptyTube = sh.tube([]byte(defaultTube), false), &tube{name: defaultTube, shard: sh}
+	e.accounts.Open(accounts, e.recount)
 }
 
 func newShard(e *shared, number int) *shard {
@@ -47,13 +45,6 @@ func newShard(e *shared, number int) *shard {
 	sh.expiries.timer.Owner = &sh.expiries
 	sh.table = queue.TableOf(&sh.jobs.Pool)
 	return sh
-}
-
-// defaultTubes returns the tube that always exists, and another one of its name and shard, which is in no list and
-// always empty: it takes the place of the first one for those who may not have that.
-func (e *shared) defaultTubes() (always, empty *tube) {
-	sh := e.shardFor([]byte(defaultTube))
-	return sh.byName[defaultTube], &tube{name: defaultTube, shard: sh}
 }
 
 // ClockSet says that somebody has set the wall clock, so that Time 0 was at start

@@ -139,14 +139,7 @@ func (g *numbers) come(session uint64) {
 	g.present[journal.NumberOf(session)]++
 }
 
-// leaveSession notes that no loop has a client any more, a session on record: it has ended, or is absent and has
-// what it has reserved.
-func (e *shared) leaveSession(session uint64, cl *client) {
-	e.endSession(session, cl.reserved)
-	cl.reserved = nil
-}
-
-// endSession is leaveSession for one that has reserved that.
+// endSession notes that no loop has a session on record any more: it has ended, or is absent and has reserved that.
 func (e *shared) endSession(session uint64, held *reservationSet) {
 	g := &e.numbers
 	g.mu.Lock()

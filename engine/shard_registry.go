@@ -92,35 +92,7 @@ func (g *registry) clear() {
 }
 
 // tubeNames returns the names of the tubes as they are now, their number, and the bytes of all of them.
-func (e *shared) tubeNames() (names tubeNames, count, bytes int) {
+func (e *shared) tubeNames() (name func(i int) string, count, bytes int) {
 	pages, count, bytes := e.registry.snapshot()
-	return tubeNames{pages: pages, left: count}, count, bytes
-}
-
-// tubeNames go through the names of a snapshot of the registry.
-type tubeNames struct {
-	pages []*page
-	at    int // in the first of pages
-	left  int
-}
-
-// Clone returns names that go on as these do.
-func (n *tubeNames) Clone() tubeNames {
-	again := *n
-	again.pages = slices.Clone(n.pages)
-	return again
-}
-
-// Next returns the next name, and false when there is none.
-func (n *tubeNames) Next() (name string, ok bool) {
-	if n.left == 0 {
-		return "", false
-	}
-	n.left--
-	t := n.pages[0].tubes[n.at]
-	if n.at++; n.at == pageTubes {
-		n.pages[0] = nil // its names may be garbage by now
-		n.pages, n.at = n.pages[1:], 0
-	}
-	return t.name, true
+	return func(i int) string { return pages[i/pageTubes].tubes[i%pageTubes].name }, count, bytes
 }

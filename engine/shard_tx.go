@@ -16,7 +16,7 @@ import (
 type tx struct {
 	shared *shared
 	held   shardSet // the shards that are locked
-	wakers []Waker  // to be called when the last lock is released
+	wakers []rouser // to be called when the last lock is released
 	budget *int     // what is left of the loop's round, in units of cost; nil for who only looks
 	*purse          // of the loop; nil for who only looks
 
@@ -36,14 +36,21 @@ type purse struct {
 
 	keys putKeys     // of the put that is executed
 	puts []*incoming // memory for puts that are not finished
+
+	loop     rouser               // wakes the loop
+	closings map[*client]*closing // of closed clients that have something left to give back
 }
 
-// look returns the tx of a goroutine that only looks.
-func (e *shared) look() tx { return tx{shared: e} }
+// A rouser wakes a loop that sleeps in its poll.
+type rouser interface{ Wake() }
 
-// Begin makes c, which is zero, the tx of a loop whose operations take their cost off the budget.
-func (c *tx) Begin(e *shared, budget *int) {
-	c.shared, c.budget, c.purse = e, budget, new(purse)
+// Begin makes c, which is zero, the tx of a loop whose operations take their cost off the budget. Without a budget it
+// is that of a goroutine which only looks.
+func (c *tx) Begin(e *shared, budget *int, loop rouser) {
+	if c.shared = e; budget == nil {
+		return
+	}
+	c.budget, c.purse = budget, &purse{loop: loop}
 	c.ids.Index = &e.ids
 	e.pursesMu.Lock()
 	defer e.pursesMu.Unlock()
@@ -60,8 +67,8 @@ func (e *shared) allPurses() []*purse {
 // Open reports whether the goroutine is inside an operation.
 func (c *tx) Open() bool { return c.held != 0 }
 
-// WakeAtEnd wakes a loop when the operation ends.
-func (c *tx) WakeAtEnd(w Waker) { c.wakers = append(c.wakers, w) }
+// WakeAtEnd wakes the loop of another tx when the operation ends.
+func (c *tx) WakeAtEnd(of *tx) { c.wakers = append(c.wakers, of.loop) }
 
 // EndRound gives back ids that no job got in a round.
 func (c *tx) EndRound() { c.ids.GiveBack() }
@@ -234,9 +241,6 @@ func (e *shared) Probe() {
 		sh.mu.Unlock()
 	}
 }
-
-// count is how many shards there are.
-func (e *shared) count() int { return len(e.shards) }
 
 // alarmBy sets what asks a loop for MeetDeadlines of the shard of that number, when something is due there.
 func (e *shared) alarmBy(number int, alarm func(Time)) {

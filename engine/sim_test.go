@@ -170,7 +170,9 @@ func (s *sim) make(cfg Config, loops int) {
 // Restart implements script.Restarter.
 func (s *sim) Restart() error {
 	f, next := s.engine.cfg.Journal.(*file), s.engine.ids.Last.Load()+1
-	s.make(s.engine.cfg, len(s.loops))
+	cfg := s.engine.config
+	cfg.Journal = f
+	s.make(cfg, len(s.loops))
 	follower := s.engine.Follow(s.now)
 	if err := f.tell(follower); err != nil {
 		return err
@@ -239,7 +241,7 @@ func (s *sim) open() *simConn { return s.openAs(nil) }
 func (s *sim) openAs(g *Grant) *simConn {
 	c := &simConn{sim: s, loop: s.loops[len(s.conns)%len(s.loops)]}
 	s.conns = append(s.conns, c)
-	c.decoder.MaxJobSize = s.engine.cfg.MaxJobSize
+	c.decoder.MaxJobSize = s.engine.config.MaxJobSize
 	c.decoder.Extensions = true
 	switch {
 	case s.ids != nil:
