@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"trellis/binlog/journal"
-	"trellis/reactor/internal/relay"
 )
 
 // What a gateway's own log tells of the commands of its clients: should the leader change, it tells the next one what
@@ -109,40 +108,4 @@ func (b *effects) take() (list []journal.Effect, lost bool) {
 		b.spare = list[:0]
 	}
 	return list, lost
-}
-
-// AwaitApplied implements relay.Host.
-func (g *gateway) AwaitApplied(index uint64) { g.loop.effects.fence.Store(index) }
-
-// hasApplied reports whether this member has applied what the gateway waits for.
-func (g *gateway) hasApplied() bool {
-	return g.loop.effects.fence.Load() <= g.loop.server.applied.Load()
-}
-
-// takeApplied takes what the log has told.
-func (g *gateway) takeApplied() {
-	b := &g.loop.effects
-	index := g.loop.server.applied.Load()
-	if b.fence.Load() <= index {
-		b.fence.Store(relay.NoIndex)
-	}
-	list, isLost := b.take()
-	g.Applied(index, list, isLost)
-}
-
-// NumberGone tells a server that the log says that a number is gone with all its sessions. The clients that have them
-// are reset.
-func (s *Server) NumberGone(number uint32) {
-	if l := s.loopOf(number); l != nil {
-		l.call(func(l *loop) {
-			if g := l.gateway; g != nil && g.hasNumber(number) {
-				g.giveUp(s.now(), relay.ErrNumberGone)
-			}
-		})
-	}
-}
-
-func (g *gateway) hasNumber(number uint32) bool {
-	n, _ := g.Number()
-	return n == number
 }

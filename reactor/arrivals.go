@@ -79,7 +79,7 @@ func (l *loop) admit(n accept.Arrival) error {
 	if n.TLS != nil {
 		c, kind = &newTLS(n).conn, stream.OnTLS
 	}
-	c.loop, c.listener = l, listenerID(n.Listener)
+	c.loop, c.listener = l, n.Listener
 	c.Init(n.FD, kind)
 	if n.Client != nil {
 		l.setProxied(c, *n.Client)

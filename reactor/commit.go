@@ -3,10 +3,11 @@ package reactor
 import (
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"trellis/binlog/journal"
+	"trellis/reactor/internal/latency"
 	"trellis/reactor/internal/queue"
+	"trellis/reactor/internal/relay"
 )
 
 // Committer is the journal that replies depend on: no reply leaves before what it
@@ -41,7 +42,7 @@ type commits struct {
 type heldBatch struct {
 	round     uint32
 	dependsOn journal.Pos // what the replies wait for
-	batch     batch
+	batch     latency.Batch
 }
 
 // Committed tells the loops that the journal has been committed further. Any
@@ -94,13 +95,13 @@ func (l *loop) awaitsCommit() {
 func (k *commits) idle() bool { return k.waiting.Empty() && k.pongs.Empty() }
 
 // addBatch takes the commands of a connection whose replies wait.
-func (k *commits) addBatch(round uint32, pos journal.Pos, b *batch) {
+func (k *commits) addBatch(round uint32, pos journal.Pos, b *latency.Batch) {
 	if n := len(k.batches); n == 0 || k.batches[n-1].round != round {
 		k.batches = append(k.batches, heldBatch{round: round})
 	}
 	last := &k.batches[len(k.batches)-1]
 	last.dependsOn = max(last.dependsOn, pos)
-	last.batch.take(b)
+	last.batch.Take(b)
 }
 
 // commit commits what connections wait for, as far as that is possible at once.
@@ -153,53 +154,25 @@ func (l *loop) countCommitted() {
 	n, now, failing := 0, l.server.now(), k.failing.Load()
 	for n < len(k.batches) && (failing || k.batches[n].dependsOn <= k.committed) {
 		if !failing {
-			l.latency.answered(&k.batches[n].batch, now)
+			l.latency.Answered(&k.batches[n].batch, now)
 		}
 		n++
 	}
 	k.batches = slices.Delete(k.batches, 0, n)
 }
 
-// committed goes on once the journal is committed as far as c's output depends on it,
-// or never will be.
-func (c *conn) committed(now time.Duration) {
-	l := c.loop
-	defer l.recovered()
-	l.engine.Spend(connCost)
-	switch pos := c.DependsOn(); {
-	case pos == 0:
-		return // it has ended
-	case pos <= l.commits.committed:
-		c.noteActivity(now) // its client's time to take the output begins
-		c.Committed()
-		c.advance(now)
-	default:
-		l.streams.DiscardUncommitted(&c.Stream)
-		if c.phase < draining {
-			c.enter(draining)
-		}
-	}
-	c.conclude(now)
+// pong is the answer to a ping of a gateway's.
+type pong struct {
+	to        *relay.Leader
+	number    uint32
+	dependsOn journal.Pos
 }
 
-// sendUncommitted commits what c's output waits for and goes on, or gives up. It is
-// for the end of the loop, when there is no other round.
-func (c *conn) sendUncommitted(now time.Duration) {
-	const interval = 50 * time.Microsecond // a sync takes longer
-	l := c.loop
-	for c.DependsOn() != 0 && !l.server.aborting.Load() {
-		l.journal.Flush()
-		for l.mustWait(c.DependsOn()) {
-			if l.commits.failing.Load() || l.server.aborting.Load() {
-				return
-			}
-			select {
-			case <-l.server.giveUp:
-				return
-			case <-time.After(interval):
-			}
-		}
-		c.Committed()
-		c.advance(now)
+// answerPings answers the pings whose answers need not wait any more, and drops those that always would.
+func (k *commits) answerPings() {
+	failing := k.failing.Load()
+	for !k.pongs.Empty() && (failing || k.pongs.First().dependsOn <= k.committed) {
+		p := k.pongs.Pop()
+		p.to.Pong(p.number, !failing)
 	}
 }

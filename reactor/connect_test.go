@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"trellis/reactor/internal/accept"
 )
 
 // connect connects from inside the process.
@@ -126,7 +128,7 @@ func TestThePeerOfAConnectionFromInsideTheProcessHasAName(t *testing.T) {
 	ts.connect().do("list-tube-used\r\n", "USING default\r\n")
 	var peers []Peer
 	ts.onLoops(func(l *loop) {
-		c := &conn{loop: l, listener: ownListener}
+		c := &conn{loop: l, listener: accept.Own}
 		peers = append(peers, c.peer())
 	})
 	if len(peers) != 1 || peers[0] != (Peer{Addr: "console", UID: -1}) {

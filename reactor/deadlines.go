@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"trellis/reactor/internal/accept"
+	"trellis/reactor/internal/clock"
 )
 
 // deadline is when a connection ends unless its client does something: when it has
@@ -79,7 +80,7 @@ func (h *deadlines) Pop() any {
 // or Config.MaxConnectionAge sets one.
 func (c *conn) limitLife(now time.Duration) {
 	cfg := &c.loop.server.cfg
-	if cfg.IdleTimeout == 0 && cfg.MaxConnectionAge == 0 || c.listener.own() {
+	if cfg.IdleTimeout == 0 && cfg.MaxConnectionAge == 0 || c.listener == accept.Own {
 		return
 	}
 	c.deadline = &deadline{conn: c, active: now, index: -1}
@@ -96,7 +97,7 @@ func (c *conn) limitBody(now time.Duration) {
 	timeout := c.loop.server.cfg.BodyTimeout
 	at := now + timeout
 	switch {
-	case timeout == 0 || !c.decoder.InBody() || c.listener.own() || c.phase >= draining:
+	case timeout == 0 || !c.decoder.InBody() || c.listener == accept.Own || c.phase >= draining:
 	case c.deadline == nil:
 		c.deadline = &deadline{conn: c, active: now, index: -1}
 		c.loop.deadlines.set(c.deadline, at)
@@ -148,7 +149,7 @@ func (c *conn) endsAt(now time.Duration) time.Duration {
 	case d.ending:
 		return d.active + s.hooks.drain
 	}
-	at := never
+	at := clock.Never
 	if d.old > 0 {
 		at = d.old
 	}
@@ -177,48 +178,10 @@ func (c *conn) waits() bool {
 	return c.phase == waiting || c.phase == forwarded || c.throttled() || c.DependsOn() != 0
 }
 
-// checkDeadline ends a connection whose deadline has come, or puts it off.
-func (c *conn) checkDeadline(now time.Duration) {
-	l := c.loop
-	defer l.recovered()
-	l.engine.Spend(lookCost)
-	d := c.deadline
-	if c.retired() && c.phase < draining && (d.old == 0 || now < d.old) {
-		if c.conclude(now); c.phase >= draining {
-			return
-		}
+// forgetDeadline takes the deadline off the connection, if that is the leader's to set.
+func (c *conn) forgetDeadline() {
+	if d := c.deadline; d != nil && !d.ending && !c.retired() {
+		c.loop.deadlines.remove(d)
+		c.deadline = nil
 	}
-	if at := c.endsAt(now); at > now {
-		l.deadlines.set(d, at)
-		return
-	}
-	s := l.server
-	switch {
-	case c.phase == authenticating:
-		c.countRefusal(RefusedSilent)
-	case c.phase == lingering: // it need not have known better
-	case c.awaitsLeader():
-		l.counts.unserved.Add(1)
-		c.resetOnClose()
-		c.fail()
-	case d.ending:
-		c.fail() // it is not told that this was all
-		l.counts.cut.Add(1)
-		if n, ok := s.cuts.Allow(); ok {
-			s.log.Warn("a client that has sent its last takes no replies; its connection is cut", "unreported", n)
-		}
-	case d.old > 0 && d.old <= now && !c.retired():
-		c.retire(now, tooOld, 0)
-		return
-	case d.old > 0 && d.old <= now:
-		c.leave()
-		c.conclude(now)
-		return
-	default:
-		l.counts.idle.Add(1)
-		if n, ok := s.idles.Allow(); ok {
-			s.log.Info("an idle connection is closed", "idle", now-d.active, "unreported", n)
-		}
-	}
-	c.end(now)
 }

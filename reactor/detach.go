@@ -7,12 +7,9 @@ import (
 	"time"
 
 	"trellis/engine"
+	"trellis/reactor/internal/clock"
 	"trellis/reactor/internal/queue"
 )
-
-// maxCopied is how many bytes of replies that were not taken, and of bodies that have come in part,
-// Detach copies for all clients together.
-const maxCopied = 64 << 20
 
 // Detach has a held server go on without its engine, which may be discarded when Detach returns: nothing
 // of it is left here. All that was executed has been committed. The server stays held until Attach.
@@ -79,7 +76,7 @@ func (l *loop) detach(copied *atomic.Int64) {
 	k.pending.Store(false)
 	l.setEngine(new(engine.Loop), nil)
 	l.out.Discard()
-	l.alarm.ask(engineAlarm, never)
+	l.alarm.Ask(clock.Engine, clock.Never)
 }
 
 // detachSession takes out of the connection what belongs to the engine. It reports false if the
@@ -95,7 +92,7 @@ func (c *conn) detachSession(copied *atomic.Int64) bool {
 	}
 	switch {
 	case c.phase == authenticating:
-	case c.listener.channel():
+	case c.channel() != nil:
 		return false // its gateway's client goes on
 	case c.closure != open:
 		c.closure = closed // what it has not given back is ready in the next engine
@@ -116,15 +113,6 @@ func (c *conn) detachSession(copied *atomic.Int64) bool {
 	}
 	c.session = engine.Session{}
 	return true
-}
-
-// cutOff resets a connection whose client cannot go on with another engine.
-func (c *conn) cutOff(now time.Duration) {
-	c.gaveBack()
-	c.session = engine.Session{}
-	c.resetOnClose()
-	c.fail()
-	c.end(now)
 }
 
 // copies counts n bytes that are to be copied for the client. It reports false if that is too much.

@@ -1,177 +1,132 @@
 package reactor
 
 import (
-	"errors"
-	"io"
+	"runtime/debug"
 	"time"
 
 	"trellis/engine"
+	"trellis/reactor/internal/latency"
+	"trellis/reactor/internal/stream"
 )
 
-const (
-	// drainTimeout is how long a client that has sent its last, or has quit, may
-	// take nothing of what could be sent to it before the connection is cut.
-	drainTimeout = 5 * time.Minute
-
-	// serverTimeouts is how many times as long such a connection is kept while it is the server that
-	// delays. Its client may be gone, and would have a slot for as long as a disk hangs.
-	serverTimeouts = 12
-
-	// lingerTime is how long a client that has quit, and was sent everything, may
-	// leave its connection open.
-	lingerTime = 10 * time.Second
-)
-
-// closing is called when gnet is about to close the connection.
-func (c *conn) closing(now time.Duration, err error) {
-	l := c.loop
-	defer l.recovered()
-	l.engine.Spend(connCost)
+// conclude is called behind everything that is done for the connection. It decides
+// whether the connection has come to its end, whether it stands in the run queue, and
+// whether the client is read.
+func (c *conn) conclude(now time.Duration) {
 	if c.phase == ended {
 		return
 	}
-	if l.server.aborting.Load() {
-		c.reset(now)
-		return
+	if c.phase == forwarded {
+		c.loop.gateway.GiveCredit(c.forwarding())
 	}
-	eof := errors.Is(err, io.EOF)
-	switch {
-	case eof && c.phase < draining:
-		c.halfClosed(now)
-	case err == nil && l.stopping:
-		c.lastRead(now)
-	case !eof:
-		c.fail()
-	}
-	c.outlive(now)
-}
-
-// outlive goes on with a connection that gnet is about to close, if anything is left to
-// do for its client.
-func (c *conn) outlive(now time.Duration) {
 	if c.exhausted() {
 		c.enter(draining)
 	}
-	if c.phase == draining {
+	if c.retired() && c.mayRetire(now) {
+		c.leave()
+	}
+	if c.phase >= draining {
 		c.closeSession(now)
 	}
-	over := c.phase >= draining && !c.Owes() && c.closure == closed
-	if c.phase >= broken || c.loop.stopping || over && c.saidGoodbye() {
+	switch {
+	case c.phase == broken:
 		c.end(now)
 		return
-	}
-	c.detach(now)
-}
-
-// halfClosed answers a client that will send no more. It may have closed its
-// connection altogether; that shows only when it is written to.
-func (c *conn) halfClosed(now time.Duration) {
-	c.loop.streams.End(&c.Stream)
-	if c.phase == forwarded {
-		c.loop.gateway.HalfClose(c.forwarding())
-		return
-	}
-	if c.loop.held {
-		c.postpone()
-		return
-	}
-	c.endInput(now)
-}
-
-// endInput tells the engine that the client will send no more, and goes on.
-func (c *conn) endInput(now time.Duration) {
-	l := c.loop
-	l.executing = c
-	outcome := c.session.HalfClose(l.time(now), &l.out)
-	l.executing = nil
-	if outcome == engine.Done && c.phase == waiting {
-		c.waited(now)
-	}
-	c.advance(now)
-}
-
-// interrupt tells the engine that the client has sent more behind the command in which it waits, and goes on if that
-// ends the wait.
-func (c *conn) interrupt(now time.Duration) {
-	l := c.loop
-	l.executing = c
-	outcome := c.session.Interrupt(l.time(now), &l.out)
-	l.executing = nil
-	if outcome == engine.Done {
-		c.waited(now)
-		c.advance(now)
-	}
-}
-
-// detach keeps the connection alive beyond gnet's descriptor, until the client has got
-// everything and the engine has given back what it reserved.
-func (c *conn) detach(now time.Duration) {
-	c.needBacklog()
-	if err := c.loop.streams.Detach(&c.Stream); err != nil {
-		if c.Owes() || c.phase < draining { // the client loses something
-			s := c.loop.server
-			c.loop.counts.lacking.Add(1)
-			if n, ok := s.cuts.Allow(); ok {
-				s.log.Warn("no descriptor is left to send a half-closed client the rest of its replies",
-					"error", err, "unreported", n)
-			}
+	case c.phase != draining:
+	case c.Owes(), c.closure != closed, !c.saidGoodbye():
+		if !c.ending() {
+			c.beginEnding(now)
 		}
+	case !c.Polled() || (c.Pending() == nil || !c.backlogOrNil().behindQuit) && !c.Unread():
 		c.end(now)
 		return
-	}
-	c.beginEnding(now)
-	c.conclude(now)
-}
-
-// readOn reads once from the connection and executes what it gets.
-func (c *conn) readOn(now time.Duration) {
-	l := c.loop
-	l.executing = c
-	ok := l.streams.ReadRest(&c.Stream)
-	l.executing = nil
-	if !ok {
-		c.fail()
-		return
-	}
-	c.executePending(now)
-	c.flush()
-}
-
-// lastRead answers what the client has sent before the server ends, as far as the rate of its account allows.
-func (c *conn) lastRead(now time.Duration) {
-	c.sendUncommitted(now)
-	if c.phase != serving || c.Owes() || c.InputLen() > 0 {
-		return
-	}
-	l := c.loop
-	l.executing = c
-	rest := l.streams.ReadLast(&c.Stream)
-	l.executing = nil
-	for len(rest) > 0 && c.phase == serving && !c.throttled() {
-		l.newRound() // nobody else waits for a turn
-		rest = c.execute(now, rest)
-		c.flush()
-		c.sendUncommitted(now)
-		if c.Owes() {
+	default:
+		if c.linger(now); c.phase == ended {
 			return
 		}
 	}
+	l := c.loop
+	if c.Pending() == nil && (l.draining || l.streams.Sendable(&c.Stream)) {
+		c.needBacklog()
+	}
+	x := c.backlogOrNil()
+	if x == nil {
+		return
+	}
+	if err := l.streams.Supervise(&c.Stream, c.toRead(x)); err != nil {
+		if n, ok := l.server.closes.Allow(); ok {
+			l.server.log.Warn("a client's connection is closed", "error", err, "unreported", n)
+		}
+		c.fail()
+		c.end(now)
+		return
+	}
+	if c.canGoOn(x) && !x.queued {
+		x.queued = true
+		l.run.Push(c)
+	}
+	c.setUnflushed(c.Stalled() || x.queued || c.DependsOn() != 0 || c.takesLong() || c.Outlives() ||
+		c.phase == forwarded && l.draining)
+	if c.Idle() && !x.queued && !x.unflushed && x.retired == notRetired && x.throttled == nil {
+		c.freeBacklog()
+	}
 }
 
-// patience is asked, at the end of the loop, whether to wait for a client that does not take the rest of a TLS
-// record. It is nil while others wait for the loop.
-func (l *loop) patience() func() bool {
-	if !l.stopping {
-		return nil
+// canGoOn reports whether there is something to do for the connection that depends
+// on nobody else.
+func (c *conn) canGoOn(x *backlog) bool {
+	if c.Owes() || x.throttled != nil {
+		return false
 	}
-	return func() bool {
-		select {
-		case <-l.server.giveUp:
+	return c.phase == waiting && x.woken || c.phase == serving && c.HasInput()
+}
+
+// toRead is what is to be read of the client.
+func (c *conn) toRead(x *backlog) stream.Reading {
+	switch {
+	case c.phase >= draining || c.loop.server.hooks.unpaused:
+		return stream.ReadAll // what it sends behind its quit is thrown away
+	case x.throttled != nil || c.loop.draining || c.phase == forwarded && x.In.New() > 0:
+		return stream.ReadNothing
+	}
+	return stream.ReadBounded
+}
+
+// exhausted tells whether all that the client has sent was executed, and no more will
+// come.
+func (c *conn) exhausted() bool {
+	if !c.Ended() {
+		return false
+	}
+	if h := c.channel(); h != nil {
+		switch {
+		case h.relay.AwaitsInput():
 			return false
-		default:
-			return !l.server.aborting.Load()
+		case c.phase == waiting:
+			return h.relay.IsLeaving() && !c.takesLong()
 		}
 	}
+	return c.phase <= serving && !c.HasInput()
+}
+
+// mayRetire tells whether nobody loses anything if the connection ends now: the client has sent
+// no part of a command, has all replies, and has no job. A reserve that waits may be
+// ended, or a worker could stay for ever.
+func (c *conn) mayRetire(now time.Duration) bool {
+	idle := c.phase == serving || c.phase == waiting && !c.takesLong()
+	return idle && !c.loop.held && c.decoder.AtStart() && !c.session.Reserves(c.loop.time(now)) &&
+		c.loop.streams.Quiet(&c.Stream)
+}
+
+// leave ends the session of a retired connection. What the client has reserved is given back.
+func (c *conn) leave() {
+	counts := &c.loop.counts
+	if c.backlogOrNil().retired == uncertified {
+		counts.unverified.Add(1)
+	} else {
+		counts.aged.Add(1)
+	}
+	c.enter(draining)
 }
 
 // saidGoodbye reports whether nothing is left to say to a client that was sent all replies.
@@ -201,30 +156,143 @@ func (c *conn) linger(now time.Duration) {
 	c.beginEnding(now)
 }
 
-// abandon ends a connection because its loop ends.
-func (c *conn) abandon(now time.Duration) {
-	defer c.loop.recovered()
-	c.sendUncommitted(now)
-	if c.listener.channel() {
-		h := c.channel()
-		if h.leader().ResumesSessions() {
-			h.relay.Part()
+// closeSession gives back what the client has reserved.
+func (c *conn) closeSession(now time.Duration) {
+	l := c.loop
+	if l.gateway != nil {
+		c.closeForwarded()
+		return
+	}
+	if c.closure == open && !l.resumes() {
+		c.closure = postponed
+		c.postpone()
+	}
+	if c.closure > postponed || !l.resumes() {
+		return
+	}
+	c.closure = closing
+	c.decoder.Release()
+	if l.server.aborting.Load() {
+		return // nothing changes the engine any more
+	}
+	l.executing = c
+	done := false
+	if h := c.channel(); h != nil && h.relay.Parts() {
+		done = c.session.Part(l.time(now))
+	} else {
+		done = c.session.Close(l.time(now))
+	}
+	if done {
+		c.gaveBack()
+	}
+	l.executing = nil
+}
+
+// gaveBack notes that the client has given back all that it had in the engine.
+func (c *conn) gaveBack() {
+	before := c.closure
+	c.closure = closed
+	if h := c.channel(); h != nil && before != closed {
+		h.leader().sessionEnded()
+	}
+}
+
+// end is the end of a connection. Nothing is done for it afterwards.
+func (c *conn) end(now time.Duration) {
+	if c.phase == ended {
+		return
+	}
+	l := c.loop
+	l.streams.EndTLS(&c.Stream, c.phase < lingering, l.patience())
+	c.enter(ended)
+	c.closeSession(now)
+	l.strike(c)
+	counts := &l.counts
+	if d := c.deadline; d != nil {
+		l.deadlines.remove(d)
+		if d.ending {
+			counts.ending.Add(-1)
+		}
+		c.deadline = nil
+	}
+	c.setUnflushed(false)
+	c.forgetForwarded()
+	delete(l.granted, c)
+	delete(l.detached, c)
+	delete(l.proxied, c)
+	delete(l.replays, c)
+	l.streams.Discard(&c.Stream)
+	if x := c.backlogOrNil(); x != nil {
+		x.unthrottle()
+		if !x.queued { // otherwise the queue needs it
+			c.freeBacklog()
 		}
 	}
+	// Who counts connections finds nothing else of those that have gone.
+	l.members.Add(-1)
+	if c.channel() != nil {
+		l.server.channels.Add(-1)
+	} else {
+		l.server.acceptor.Closed(c.listener)
+	}
+	counts.connections.Add(-1)
+	l.streams.Close(&c.Stream, l.server.aborting.Load())
+}
+
+// reset ends a connection of an aborted server.
+func (c *conn) reset(now time.Duration) {
+	defer c.loop.recovered()
+	c.fail()
 	c.end(now)
 }
 
-// Disconnect implements engine.Carrier. The client is sent what it is owed as far as it takes
-// it at once: one that takes nothing would keep its connection.
-func (l *loop) Disconnect(s *engine.Session, at engine.Time) {
-	now := l.duration(at)
-	c := connOf(s)
-	if c.phase < draining {
-		c.enter(draining)
+// cutOff resets a connection whose client cannot go on with another engine.
+func (c *conn) cutOff(now time.Duration) {
+	c.gaveBack()
+	c.session = engine.Session{}
+	c.resetOnClose()
+	c.fail()
+	c.end(now)
+}
+
+// recovered is deferred around everything that the loop does for a connection,
+// and around the rest. A panic inside a command costs the client that sent it its
+// connection, unless the engine was interrupted with a lock held: then, and if the
+// panic came from elsewhere, nobody knows what is broken, and the process ends.
+func (l *loop) recovered() {
+	r := recover()
+	if r == nil {
+		return
 	}
-	c.closeSession(now)
-	if l.streams.Sendable(&c.Stream) {
-		c.fail()
+	l.gnet.Wake() // whoever comes behind is served after the next poll
+	s := l.server
+	c := l.executing
+	stack := string(debug.Stack())
+	busy := l.engine.Busy() || s.hooks.busy != nil && s.hooks.busy()
+	switch {
+	case busy:
+		s.die("a panic has interrupted the engine", "panic", r, "stack", stack)
+	case c == nil:
+		s.die("a panic outside of any command", "panic", r, "stack", stack)
 	}
-	l.revoked = append(l.revoked, c)
+	l.batch = latency.Batch{}
+	if !busy { // otherwise a body's lock may be held
+		stream.Empty(&l.out)
+	}
+	if c == nil {
+		return
+	}
+	l.executing = nil
+	l.counts.panics.Add(1)
+	if n, ok := s.panics.Allow(); ok {
+		s.log.Error("a command has panicked; its connection is closed",
+			"panic", r, "stack", stack, "unreported", n)
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			s.die("a panic while closing a connection after a panic", "panic", r, "stack", string(debug.Stack()))
+		}
+	}()
+	c.fail()
+	c.end(s.now())
 }

@@ -1,9 +1,11 @@
 package reactor
 
 import (
+	"math"
 	"time"
 
 	"trellis/engine"
+	"trellis/engine/account"
 	"trellis/reactor/internal/stream"
 )
 
@@ -27,8 +29,8 @@ func (c *conn) execute(now time.Duration, p []byte) (rest []byte) {
 // body that comes in parts counts once for each.
 func (c *conn) executeUpTo(most int, now time.Duration, p []byte) (rest []byte, executed int) {
 	l := c.loop
-	l.batch.begin(now)
-	had, at, channel := l.engine.Left(), l.time(now), c.listener.channel()
+	l.batch.Begin(now)
+	had, at, h := l.engine.Left(), l.time(now), c.channel()
 	for executed = 1; ; executed++ {
 		l.executing = c
 		n, ok := c.decoder.Next(p, &l.cmd)
@@ -37,8 +39,8 @@ func (c *conn) executeUpTo(most int, now time.Duration, p []byte) (rest []byte, 
 			return nil, executed - 1
 		}
 		p = p[n:]
-		if channel {
-			c.channel().commandEnds(l.cmd.Op, len(p))
+		if h != nil {
+			h.commandEnds(l.cmd.Op, len(p))
 		}
 		if hook := l.server.hooks.command; hook != nil {
 			hook(c, &l.cmd)
@@ -49,15 +51,15 @@ func (c *conn) executeUpTo(most int, now time.Duration, p []byte) (rest []byte, 
 			outcome = c.session.Interrupt(at, &l.out)
 		}
 		l.executing = nil
-		if channel {
-			c.channel().replied(&l.cmd, l.out.Buf[before:], outcome)
+		if h != nil {
+			h.replied(&l.cmd, l.out.Buf[before:], outcome)
 		}
 		if outcome == engine.Wait {
 			c.awaits(now, len(p) == 0)
 			return p, executed
 		}
 		if len(l.out.Buf) > before {
-			l.batch.add(l.cmd.Op)
+			l.batch.Add(l.cmd.Op)
 		}
 		if outcome == engine.Quit {
 			c.quits(len(p) > 0)
@@ -105,8 +107,8 @@ func (c *conn) endWait(now time.Duration) {
 		outcome = c.session.Interrupt(l.time(now), &l.out)
 	}
 	l.executing = nil
-	if c.listener.channel() {
-		c.channel().relay.RepliedMore(l.out.Buf, outcome)
+	if h := c.channel(); h != nil {
+		h.relay.RepliedMore(l.out.Buf, outcome)
 	}
 	if outcome == engine.Done {
 		c.noteActivity(now)
@@ -114,14 +116,27 @@ func (c *conn) endWait(now time.Duration) {
 	}
 }
 
+// interrupt tells the engine that the client has sent more behind the command in which it waits, and goes on if that
+// ends the wait.
+func (c *conn) interrupt(now time.Duration) {
+	l := c.loop
+	l.executing = c
+	outcome := c.session.Interrupt(l.time(now), &l.out)
+	l.executing = nil
+	if outcome == engine.Done {
+		c.waited(now)
+		c.advance(now)
+	}
+}
+
 // waited notes that the command that the session waited in was answered.
 func (c *conn) waited(now time.Duration) {
 	l := c.loop
 	if c.takesLong() {
-		l.batch.begin(c.backlogOrNil().since)
-		l.batch.add(c.command)
+		l.batch.Begin(c.backlogOrNil().since)
+		l.batch.Add(c.command)
 	} else {
-		l.latency.waited(c.command, now-l.duration(c.session.WaitingSince()))
+		l.latency.Waited(c.command, now-l.duration(c.session.WaitingSince()))
 	}
 	c.enter(serving)
 }
@@ -154,7 +169,64 @@ func (c *conn) executePending(now time.Duration) {
 	rest := c.execute(now, x.In.Bytes())
 	x.In.KeepLast(len(rest), &c.loop.streams.Counts)
 	c.limitBody(now)
-	if c.listener.channel() {
-		c.channel().giveCredit()
+	if h := c.channel(); h != nil {
+		h.giveCredit()
 	}
 }
+
+// readOn reads once from the connection and executes what it gets.
+func (c *conn) readOn(now time.Duration) {
+	l := c.loop
+	l.executing = c
+	ok := l.streams.ReadRest(&c.Stream)
+	l.executing = nil
+	if !ok {
+		c.fail()
+		return
+	}
+	c.executePending(now)
+	c.flush()
+}
+
+// executeMetered is execute for a connection whose account has a limit on its commands.
+func (c *conn) executeMetered(r *account.Rate, now time.Duration, p []byte) (rest []byte) {
+	l := c.loop
+	at := l.time(now)
+	most := r.Left(at)
+	if l.throttled.turn != c && l.throttled.lines[r] != nil {
+		most = 0 // others were there before
+	}
+	if len(p) > 0 && most == 0 {
+		c.throttle(r, at)
+		return p
+	}
+	had := l.engine.Left()
+	rest, executed := c.executeUpTo(min(most, rateTurn), now, p)
+	r.Take(at, executed+max(0, had-l.engine.Left()-executed)/rateCost)
+	return rest
+}
+
+// resumeMetered ends a wait as endWait does. If the command takes long, its account pays for
+// what is done of it now. It reports false if the account cannot: then the connection waits
+// for its turn.
+func (c *conn) resumeMetered(now time.Duration) bool {
+	l := c.loop
+	r := c.session.Rate()
+	if r == nil || !c.takesLong() || l.draining {
+		c.endWait(now)
+		return true
+	}
+	at := l.time(now)
+	if r.Left(at) == 0 || l.throttled.turn != c && l.throttled.lines[r] != nil {
+		c.needBacklog().woken = true
+		c.throttle(r, at)
+		return false
+	}
+	had := l.engine.Left()
+	c.endWait(now)
+	r.Take(at, (had-l.engine.Left())/rateCost)
+	return true
+}
+
+// unmetered is a number of commands that is never reached.
+const unmetered = math.MaxInt

@@ -1,7 +1,6 @@
 package reactor
 
 import (
-	"sync/atomic"
 	"time"
 
 	"trellis/reactor/internal/relay"
@@ -32,31 +31,6 @@ func (c *conn) awaitsLeader() bool {
 	return awaits
 }
 
-// pass passes on what the client has sent, or keeps it until that can be done.
-func (c *conn) pass(now time.Duration, p []byte) {
-	l := c.loop
-	g := l.gateway
-	f := g.clients[c]
-	if !g.Input(f, now, p) {
-		l.streams.Keep(&c.Stream, p)
-		g.AskTurn(f)
-	}
-	if c.Pending() != nil || l.draining {
-		c.conclude(now)
-	}
-}
-
-// beginPassing sends a client of a gateway the reply to its token, and passes on what has come behind it.
-func (c *conn) beginPassing(now time.Duration, p []byte) {
-	c.flush()
-	c.noteActivity(now)
-	if len(p) > 0 && c.phase == forwarded {
-		c.pass(now, p)
-	} else if c.Pending() != nil || c.loop.draining {
-		c.conclude(now)
-	}
-}
-
 // closeForwarded ends the session of a client that is or might have been forwarded.
 func (c *conn) closeForwarded() {
 	if c.closure > postponed {
@@ -75,21 +49,6 @@ func (c *conn) forgetForwarded() {
 		c.loop.gateway.Forget(f)
 		delete(c.loop.gateway.clients, c)
 	}
-}
-
-// lost counts the clients that were ended for a cause; it is nil for those that have left.
-func (n *counts) lost(why relay.Cause) *atomic.Uint64 {
-	switch why {
-	case relay.TrunkEnded:
-		return &n.trunkLost
-	case relay.Unrepeatable:
-		return &n.unrepeated
-	case relay.Contactless:
-		return &n.noContact
-	case relay.Lagging:
-		return &n.lags
-	}
-	return nil
 }
 
 // forwardedConn is a connection as the gateway's end of a trunk has it.
@@ -152,14 +111,6 @@ func (f *forwardedConn) AwaitLeader(now, until time.Duration) {
 
 // LeaderHeard implements relay.Conn.
 func (f *forwardedConn) LeaderHeard() { (*conn)(f).forgetDeadline() }
-
-// forgetDeadline takes the deadline off the connection, if that is the leader's to set.
-func (c *conn) forgetDeadline() {
-	if d := c.deadline; d != nil && !d.ending && !c.retired() {
-		c.loop.deadlines.remove(d)
-		c.deadline = nil
-	}
-}
 
 // Drain implements relay.Conn.
 func (f *forwardedConn) Drain(more bool) {

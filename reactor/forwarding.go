@@ -2,15 +2,10 @@ package reactor
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"trellis/reactor/internal/trunk"
 )
-
-// DefaultGatewayMemory is Config.GatewayMemory in bytes where that is 0.
-const DefaultGatewayMemory = 256 << 20
 
 // A loop pauses before it dials again. The pause doubles each time, until there was a trunk.
 const (
@@ -86,46 +81,3 @@ func (l *loop) keepTrunk(ctx context.Context, dial func() (TrunkConn, error)) {
 		}
 	}
 }
-
-// forwarding is whether a server without an engine forwards clients.
-type forwarding struct {
-	mu    sync.Mutex
-	fence atomic.Uint64 // of the trunk that came last
-	loops int           // that have a trunk; guarded by mu
-	since time.Duration // when one was in contact last, or the server began to forward; guarded by mu
-}
-
-// begin notes that no loop has a trunk yet, and why: until now the server has led, or there was nobody who did.
-func (f *forwarding) begin(now time.Duration) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.since = now
-}
-
-// forwards notes whether the loop has a trunk, and when it was in contact with a leader.
-func (l *loop) forwards(on bool, at time.Duration) {
-	l.forwarding.Store(on)
-	f := &l.server.forwarding
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.since = max(f.since, at); on {
-		f.loops++
-	} else {
-		f.loops--
-	}
-}
-
-// Forwarding tells how many loops of a server without an engine have a trunk to a leader, and if none has, for how
-// long none was in contact with it. Any goroutine may call it.
-func (s *Server) Forwarding() (loops int, without time.Duration) {
-	f := &s.forwarding
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.loops == 0 {
-		without = s.now() - f.since
-	}
-	return f.loops, without
-}
-
-// Fence is an index of the log: what was executed for the clients before the leader took them lies up to it.
-func (s *Server) Fence() uint64 { return s.forwarding.fence.Load() }

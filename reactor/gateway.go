@@ -2,10 +2,13 @@ package reactor
 
 import (
 	"cmp"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"trellis/codec"
 	"trellis/engine"
+	"trellis/reactor/internal/clock"
 	"trellis/reactor/internal/relay"
 	"trellis/reactor/internal/trunk"
 )
@@ -30,59 +33,6 @@ func newGateway(l *loop, now time.Duration) *gateway {
 	return g
 }
 
-// connect forwards over a trunk, when its leader is ready. Its end is sent to ended.
-func (g *gateway) connect(t *trunkLine, number uint32, ended chan<- bool) *gateway {
-	g.line, g.ended = t, ended
-	g.Connect(t, number)
-	g.loop.effects.number.Store(number)
-	return g
-}
-
-// take implements trunkEnd.
-func (g *gateway) take(now time.Duration, it *trunk.Item) error {
-	w, err := g.Item(now, it)
-	if w.Do != relay.Nothing {
-		g.fulfil(now, &w)
-	}
-	return err
-}
-
-// writable implements trunkEnd. Who is next in line goes on in this round.
-func (g *gateway) writable(time.Duration) {}
-
-// disconnected implements trunkEnd.
-func (g *gateway) disconnected(now time.Duration, err error) {
-	l := g.loop
-	if n, ok := l.server.trunkEnds.Allow(); ok && !l.stopping {
-		l.server.log.Info("clients are not forwarded for now", "reason", err, "unreported", n)
-	}
-	ready := g.IsReady()
-	g.line = nil
-	g.Disconnected(now, err)
-	g.ended <- ready
-	l.gnet.Wake()
-}
-
-// turn does what is to be done beside reading, a bit of each kind.
-func (g *gateway) turn(now time.Duration) (did bool) {
-	if w := g.Next(now); w.Do != relay.Nothing {
-		g.fulfil(now, &w)
-		did = true
-	}
-	if g.hasApplied() {
-		g.takeApplied()
-		did = true
-	}
-	if g.Turn(now) {
-		did = true
-	}
-	if w := g.NextLoss(); w.Do != relay.Nothing {
-		g.fulfil(now, &w)
-		did = true
-	}
-	return did
-}
-
 // hasWork reports whether turn would do something.
 func (g *gateway) hasWork(now time.Duration) bool {
 	return g != nil && (g.HasWork(now) || g.hasApplied())
@@ -91,85 +41,15 @@ func (g *gateway) hasWork(now time.Duration) bool {
 // nextTurn is when turn is to be called, by the loop's clock.
 func (g *gateway) nextTurn() time.Duration {
 	if g == nil {
-		return never
+		return clock.Never
 	}
 	return g.NextTurn()
-}
-
-// look is called at the beginning of each round, before anything is said to clients: it ends them all if there was no
-// contact with the leader for too long.
-func (g *gateway) look() {
-	if g == nil {
-		return
-	}
-	if err := g.Check(); err != nil {
-		defer g.loop.recovered()
-		g.giveUp(g.loop.server.now(), err)
-	}
-}
-
-// giveUp resets the clients that may have something to lose, and forgets all sessions.
-func (g *gateway) giveUp(now time.Duration, why error) {
-	if g.line != nil {
-		g.line.fail(now, why)
-		return
-	}
-	g.Disconnected(now, why)
-	g.loop.gnet.Wake()
 }
 
 // leave tells the leader that the loop ends.
 func (g *gateway) leave() {
 	if g != nil {
 		g.Leave()
-	}
-}
-
-// finish reads each client once more, and ends those that no leader serves. The server is shut down.
-func (g *gateway) finish(now time.Duration) {
-	if g == nil {
-		return
-	}
-	g.Finish()
-	for c := range g.clients {
-		if c.phase == forwarded {
-			c.conclude(now)
-		}
-	}
-}
-
-// fulfil does what is wished for a client.
-func (g *gateway) fulfil(now time.Duration, w *relay.Wish) {
-	l, c := g.loop, (*conn)(w.Client.Conn().(*forwardedConn))
-	defer l.recovered()
-	l.engine.Spend(connCost)
-	switch w.Do {
-	case relay.Write:
-		if c.deliver(now, w.Data); c.Pending() == nil && c.phase < draining && !l.draining {
-			g.GiveCredit(w.Client)
-			return
-		}
-	case relay.Read:
-		c.needBacklog()
-		if c.readOn(now); !c.Ended() {
-			c.Pending().In.Rest = false
-		}
-		g.AskTurn(w.Client)
-	case relay.End:
-		if count := l.counts.lost(w.Cause); count != nil && c.closure == open {
-			count.Add(1)
-		}
-	}
-	c.conclude(now)
-}
-
-// deliver writes replies to a client that is forwarded.
-func (c *conn) deliver(now time.Duration, p []byte) {
-	if !c.Owes() {
-		c.noteActivity(now)
-	}
-	if !c.loop.streams.Deliver(&c.Stream, p) {
-		c.fail()
 	}
 }
 
@@ -194,15 +74,6 @@ func (g *gateway) TakeMemory(n int) bool { return g.loop.server.takeMemory(n) }
 
 // GiveMemory implements relay.Host.
 func (g *gateway) GiveMemory(n int) { g.loop.server.gatewayMemory.Add(-int64(n)) }
-
-// takeMemory counts n bytes more in Config.GatewayMemory, if there is room.
-func (s *Server) takeMemory(n int) bool {
-	if s.gatewayMemory.Add(int64(n)) > s.cfg.GatewayMemory {
-		s.gatewayMemory.Add(-int64(n))
-		return false
-	}
-	return true
-}
 
 // LeaderReady implements relay.Host.
 func (g *gateway) LeaderReady(w *trunk.Welcome, without time.Duration) {
@@ -234,15 +105,58 @@ func (g *gateway) Denied(c relay.Conn, grant *engine.Grant, d *trunk.Denied) {
 	}.At(peer))
 }
 
-var started = time.Now()
+// forwarding is whether a server without an engine forwards clients.
+type forwarding struct {
+	mu    sync.Mutex
+	fence atomic.Uint64 // of the trunk that came last
+	loops int           // that have a trunk; guarded by mu
+	since time.Duration // when one was in contact last, or the server began to forward; guarded by mu
+}
 
-// sinceStart is a clock that need not go on while the machine sleeps.
-func sinceStart() time.Duration { return time.Since(started) }
+// begin notes that no loop has a trunk yet, and why: until now the server has led, or there was nobody who did.
+func (f *forwarding) begin(now time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.since = now
+}
 
-// bootTime is the time of contact with the leader.
-func (s *Server) bootTime() time.Duration {
-	if clock := s.hooks.boot; clock != nil {
-		return clock()
+// forwards notes whether the loop has a trunk, and when it was in contact with a leader.
+func (l *loop) forwards(on bool, at time.Duration) {
+	l.forwarding.Store(on)
+	f := &l.server.forwarding
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.since = max(f.since, at); on {
+		f.loops++
+	} else {
+		f.loops--
 	}
-	return bootTime()
+}
+
+// Forwarding tells how many loops of a server without an engine have a trunk to a leader, and if none has, for how
+// long none was in contact with it. Any goroutine may call it.
+func (s *Server) Forwarding() (loops int, without time.Duration) {
+	f := &s.forwarding
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.loops == 0 {
+		without = s.now() - f.since
+	}
+	return f.loops, without
+}
+
+// Fence is an index of the log: what was executed for the clients before the leader took them lies up to it.
+func (s *Server) Fence() uint64 { return s.forwarding.fence.Load() }
+
+// AwaitApplied implements relay.Host.
+func (g *gateway) AwaitApplied(index uint64) { g.loop.effects.fence.Store(index) }
+
+// hasApplied reports whether this member has applied what the gateway waits for.
+func (g *gateway) hasApplied() bool {
+	return g.loop.effects.fence.Load() <= g.loop.server.applied.Load()
+}
+
+func (g *gateway) hasNumber(number uint32) bool {
+	n, _ := g.Number()
+	return n == number
 }

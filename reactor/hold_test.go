@@ -193,7 +193,7 @@ func TestACommandOfAllLoopsEndsBeforeTheServerIsHeld(t *testing.T) {
 		c.send("list-connections\r\n")
 	}
 	ts.until("one has begun", func() bool {
-		return ask(first, func() bool { return slices.ContainsFunc(first.conns, (*conn).hasBegun) })
+		return ask(first, func() bool { return slices.ContainsFunc(first.conns, (*conn).inCommand) })
 	})
 	go ts.Hold(true)
 	ts.until("the first loop is being held", func() bool { return ask(first, func() bool { return first.finishing }) })

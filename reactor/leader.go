@@ -3,29 +3,20 @@ package reactor
 import (
 	"cmp"
 	"errors"
-	"fmt"
-	"io"
 	"time"
 
 	"trellis/binlog/journal"
 	"trellis/engine"
+	"trellis/reactor/internal/accept"
 	"trellis/reactor/internal/relay"
 	"trellis/reactor/internal/stream"
 	"trellis/reactor/internal/trunk"
 )
 
-const (
-	// itemCost is to deal with an item, beside the commands in it: it has cost no system call.
-	itemCost = 4
-	// openCost is to open a session and to close it.
-	openCost = 16
-)
+// itemCost is to deal with an item, beside the commands in it: it has cost no system call.
+const itemCost = 4
 
-var (
-	errHalfClosed = fmt.Errorf("the gateway's client sends no more: %w", io.EOF)
-	errClientGone = errors.New("the gateway's client has gone")
-	errNoEngine   = errors.New("reactor: a server without an engine takes no trunks")
-)
+var errNoEngine = errors.New("reactor: a server without an engine takes no trunks")
 
 // leaderEnd is the leader's end of a trunk on a loop: it serves the clients of one loop of a gateway. It belongs to its
 // loop's goroutine.
@@ -83,7 +74,7 @@ func (e *leaderEnd) NewChannel() *relay.Channel {
 	h := new(channel)
 	l.members.Add(1)
 	l.server.channels.Add(1)
-	h.loop, h.listener = l, channelListener
+	h.loop, h.listener = l, accept.NoListener
 	h.Stream.Init(-1, stream.OnTrunk)
 	h.Channel.Init(&e.Trunk, trunk.FirstCredit)
 	h.join()
@@ -134,56 +125,6 @@ func (e *leaderEnd) take(now time.Duration, it *trunk.Item) error {
 	return nil
 }
 
-// do does what the gateway asks for a client.
-func (h *channel) do(now time.Duration, r *relay.Request) error {
-	l := h.loop
-	switch r.Ask {
-	case relay.OpenSession:
-		l.engine.Spend(openCost)
-		h.client = clientOf(&r.Opening.Client)
-		if !l.held {
-			return h.begin(now, r.Opening)
-		}
-		opening := *r.Opening
-		h.opening = &opening
-		h.postpone()
-		return nil
-	case relay.ResumeSession:
-		h.client = clientOf(&r.Opening.Client)
-		if d := r.Opening.Replay; d != nil {
-			l.replay(&h.conn, d)
-		}
-		l.resumptions.Push(resumption{end: h.leader(), channel: h, session: r.Opening.Session, size: r.Opening.Size})
-		return nil
-	case relay.CloseSession:
-		h.closing(now, errClientGone)
-		return nil
-	}
-	if h.phase >= broken {
-		return nil // it was on its way when the session ended
-	}
-	switch r.Ask {
-	case relay.Execute:
-		h.input(now, r.Data)
-	case relay.SendMore:
-		if int64(h.Credit())+int64(r.Number) > trunk.MaxCredit {
-			return h.relay.CreditError()
-		}
-		l.streams.AddCredit(&h.Stream, int(r.Number))
-	case relay.EndReplay:
-		if l.replays[&h.conn].IsOver() {
-			delete(l.replays, &h.conn)
-		}
-	case relay.EndInput:
-		h.halfClose(now)
-	case relay.Reconsider:
-		if h.phase != authenticating {
-			h.conclude(now)
-		}
-	}
-	return nil
-}
-
 // ping answers a ping as soon as it is proven that this server led when the ping had come: it waits for the journal,
 // as replies do.
 func (e *leaderEnd) ping(number uint32) {
@@ -201,23 +142,7 @@ func (e *leaderEnd) ping(number uint32) {
 		return
 	}
 	l.awaitsCommit()
-	l.commits.pongs.Push(pong{e, number, pos})
-}
-
-// pong is the answer to a ping of a gateway's.
-type pong struct {
-	to        *leaderEnd
-	number    uint32
-	dependsOn journal.Pos
-}
-
-// answerPings answers the pings whose answers need not wait any more, and drops those that always would.
-func (k *commits) answerPings() {
-	failing := k.failing.Load()
-	for !k.pongs.Empty() && (failing || k.pongs.First().dependsOn <= k.committed) {
-		p := k.pongs.Pop()
-		p.to.Pong(p.number, !failing)
-	}
+	l.commits.pongs.Push(pong{e.Leader, number, pos})
 }
 
 // writable implements trunkEnd: a channel that has waited for room goes on, and the next behind it.

@@ -3,27 +3,11 @@ package reactor
 import (
 	"trellis/engine"
 	"trellis/reactor/internal/accept"
-	"trellis/reactor/internal/trunk"
 )
-
-// clientOf is what a gateway says of a client.
-func clientOf(o *trunk.Open) accept.Endpoint {
-	return accept.Endpoint{
-		Addr: o.Client, Unix: o.Network == trunk.NetworkUnix, Own: o.Network == trunk.NetworkOwn,
-	}
-}
 
 // PeerAddr implements engine.Carrier.
 func (l *loop) PeerAddr(s *engine.Session) string {
 	return connOf(s).endpoint().String()
-}
-
-// Via implements engine.Carrier.
-func (*loop) Via(s *engine.Session) string {
-	if c := connOf(s); c.listener.channel() {
-		return c.channel().leader().name
-	}
-	return ""
 }
 
 // TokenSent implements engine.Carrier.
@@ -37,11 +21,11 @@ func (l *loop) TokenSent(s *engine.Session) {
 
 // endpoint is where the client is.
 func (c *conn) endpoint() accept.Endpoint {
-	if c.listener.own() {
+	if c.listener == accept.Own {
 		return accept.Endpoint{Own: true}
 	}
-	if c.listener.channel() {
-		return c.channel().client
+	if h := c.channel(); h != nil {
+		return h.client
 	}
 	if e, ok := c.loop.proxied[c]; ok {
 		return e

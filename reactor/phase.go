@@ -1,7 +1,5 @@
 package reactor
 
-import "fmt"
-
 // phase is how far a connection has come in its life. It only moves forward,
 // except among serving, waiting and forwarded; enter is the only place where it changes,
 // and doc.go draws it.
@@ -24,25 +22,6 @@ var phaseNames = [...]string{
 
 func (p phase) String() string { return phaseNames[p] }
 
-// enter moves the connection to another phase.
-func (c *conn) enter(p phase) {
-	if p <= c.phase && !(p == serving && (c.phase == waiting || c.phase == forwarded)) {
-		panic(fmt.Sprintf("reactor: a connection that is %v becomes %v", c.phase, p))
-	}
-	if c.phase == authenticating && c.deadline != nil {
-		c.loop.unauthenticated.Leave(c.deadline.place)
-	}
-	c.phase = p
-}
-
-// fail notes that nothing more can, or is to, be read from the connection or written
-// to it.
-func (c *conn) fail() {
-	if c.phase < broken {
-		c.enter(broken)
-	}
-}
-
 // closure is how far the end of a connection's session has come. As with beanstalkd, a
 // client sees the end of its connection only when others can have the jobs that it had
 // reserved, unless it has ended the connection itself.
@@ -53,4 +32,13 @@ const (
 	postponed                // it is to be closed when commands are executed again
 	closing                  // the engine gives back what the client has reserved
 	closed                   // all is given back
+)
+
+// retirement is why a connection is to end as soon as that can be in order.
+type retirement uint8
+
+const (
+	notRetired  retirement = iota
+	tooOld                 // Config.MaxConnectionAge
+	uncertified            // the client's certificate is not accepted any more
 )

@@ -1,10 +1,6 @@
 package reactor
 
 import (
-	"math"
-	"time"
-
-	"trellis/codec"
 	"trellis/engine"
 	"trellis/engine/account"
 	"trellis/reactor/internal/queue"
@@ -36,46 +32,6 @@ type throttledLine struct {
 	conns queue.Queue[*conn] // also of some that have ended since
 	ended int                // those, at least
 	at    engine.Time        // when the first may go on
-}
-
-// executeMetered is execute for a connection whose account has a limit on its commands.
-func (c *conn) executeMetered(r *account.Rate, now time.Duration, p []byte) (rest []byte) {
-	l := c.loop
-	at := l.time(now)
-	most := r.Left(at)
-	if l.throttled.turn != c && l.throttled.lines[r] != nil {
-		most = 0 // others were there before
-	}
-	if len(p) > 0 && most == 0 {
-		c.throttle(r, at)
-		return p
-	}
-	had := l.engine.Left()
-	rest, executed := c.executeUpTo(min(most, rateTurn), now, p)
-	r.Take(at, executed+max(0, had-l.engine.Left()-executed)/rateCost)
-	return rest
-}
-
-// resumeMetered ends a wait as endWait does. If the command takes long, its account pays for
-// what is done of it now. It reports false if the account cannot: then the connection waits
-// for its turn.
-func (c *conn) resumeMetered(now time.Duration) bool {
-	l := c.loop
-	r := c.session.Rate()
-	if r == nil || !c.takesLong() || l.draining {
-		c.endWait(now)
-		return true
-	}
-	at := l.time(now)
-	if r.Left(at) == 0 || l.throttled.turn != c && l.throttled.lines[r] != nil {
-		c.needBacklog().woken = true
-		c.throttle(r, at)
-		return false
-	}
-	had := l.engine.Left()
-	c.endWait(now)
-	r.Take(at, (had-l.engine.Left())/rateCost)
-	return true
 }
 
 // throttle has the connection wait in its account's line.
@@ -110,17 +66,6 @@ func (x *backlog) unthrottle() {
 
 // waitsIn tells whether the connection stands in a line.
 func (c *conn) waitsIn(line *throttledLine) bool { return line == c.throttledIn() }
-
-// throttled tells whether the connection waits because of its account's rate.
-func (c *conn) throttled() bool { return c.throttledIn() != nil }
-
-// throttledIn is the line in which the connection waits because of its account's rate, nil for none.
-func (c *conn) throttledIn() *throttledLine {
-	if x := c.backlogOrNil(); x != nil {
-		return x.throttled
-	}
-	return nil
-}
 
 // next takes out a connection whose account has commands left, nil if there is none. Lines
 // that have to wait on are looked at again later.
@@ -165,47 +110,3 @@ func (s *Server) LimitsChanged() {
 		}
 	})
 }
-
-// goOnThrottled gives a connection its turn.
-func (l *loop) goOnThrottled(c *conn, now time.Duration) {
-	defer func() { l.throttled.turn = nil }()
-	l.throttled.turn = c
-	if c.phase != authenticating {
-		c.goOn(now)
-		return
-	}
-	defer l.recovered()
-	l.engine.Spend(connCost)
-	c.refuse(codec.ReplyOutOfMemory, now)
-}
-
-// refuseLater has a client for whom its account has no connection left wait for that answer if
-// the account is beyond its rate: otherwise it could connect again and again at the expense of
-// others. Until then it is one of those that have not authenticated, of which there are only so
-// many. It reports false if the client is to be refused now.
-func (c *conn) refuseLater(g *engine.Grant, now time.Duration) bool {
-	l := c.loop
-	r := l.engine.RateOf(g)
-	if r == nil {
-		return false
-	}
-	at := l.time(now)
-	waits := r.Left(at) == 0 || l.throttled.lines[r] != nil
-	r.Take(at, rateConnection)
-	if waits {
-		c.throttle(r, at)
-		c.conclude(now)
-	}
-	return waits
-}
-
-// throttledAt is when the alarm is to go off for those who are throttled.
-func (l *loop) throttledAt() time.Duration {
-	if l.held {
-		return never // nothing is executed
-	}
-	return l.duration(l.throttled.at)
-}
-
-// unmetered is a number of commands that is never reached.
-const unmetered = math.MaxInt

@@ -6,6 +6,7 @@ import (
 
 	"trellis/codec"
 	"trellis/engine"
+	"trellis/reactor/internal/latency"
 	"trellis/reactor/internal/relay"
 	"trellis/reactor/internal/stream"
 )
@@ -21,8 +22,8 @@ func (l *loop) replay(c *conn, d *relay.Replay) {
 // executeReplay is execute for a client whose input an earlier leader may have executed. It resets the client where
 // nobody knows what that was told, or would have been.
 func (c *conn) executeReplay(d *relay.Replay, now time.Duration, p []byte) (rest []byte) {
-	l := c.loop
-	l.batch.begin(now)
+	l, h := c.loop, c.channel()
+	l.batch.Begin(now)
 	for had, executed := l.engine.Left(), 1; ; executed++ {
 		l.executing = c
 		n, ok := c.decoder.Next(p, &l.cmd)
@@ -39,8 +40,8 @@ func (c *conn) executeReplay(d *relay.Replay, now time.Duration, p []byte) (rest
 			l.executing = nil
 			return nil
 		}
-		if c.listener.channel() {
-			c.channel().commandEnds(l.cmd.Op, len(p))
+		if h != nil {
+			h.commandEnds(l.cmd.Op, len(p))
 		}
 		if hook := l.server.hooks.command; hook != nil {
 			hook(c, &l.cmd)
@@ -58,11 +59,11 @@ func (c *conn) executeReplay(d *relay.Replay, now time.Duration, p []byte) (rest
 			l.counts.repeated.Add(1)
 		}
 		l.executing = nil
-		if c.listener.channel() {
-			c.channel().replied(&l.cmd, l.out.Buf[before:], outcome)
+		if h != nil {
+			h.replied(&l.cmd, l.out.Buf[before:], outcome)
 		}
 		if len(l.out.Buf) > before && outcome != engine.Wait {
-			l.batch.add(l.cmd.Op)
+			l.batch.Add(l.cmd.Op)
 		}
 		d.Skipped(stream.Skip(&l.out, d.Partial()))
 		if d.IsOver() {
@@ -94,7 +95,7 @@ func inParts(op codec.Op) bool {
 // loseTrack resets the connection of a client of whose commands it is not known which were done, or what it was told.
 func (c *conn) loseTrack(why string, count *atomic.Uint64) {
 	l := c.loop
-	l.executing, l.batch = nil, batch{}
+	l.executing, l.batch = nil, latency.Batch{}
 	stream.Empty(&l.out)
 	count.Add(1)
 	if n, ok := l.server.closes.Allow(); ok {

@@ -3,6 +3,7 @@ package reactor
 import (
 	"time"
 
+	"trellis/reactor/internal/latency"
 	"trellis/reactor/internal/stream"
 )
 
@@ -15,7 +16,7 @@ func (c *conn) flush() bool {
 	case len(out.Buf) == 0:
 		return !c.Owes() && c.phase < broken
 	case c.phase >= broken:
-		l.batch = batch{}
+		l.batch = latency.Batch{}
 		stream.Empty(out)
 		return false
 	}
@@ -30,7 +31,7 @@ func (c *conn) flush() bool {
 	case stream.Lost:
 		c.fail()
 	}
-	l.latency.answered(&l.batch, l.server.now())
+	l.latency.Answered(&l.batch, l.server.now())
 	return sending == stream.Sent
 }
 
@@ -46,6 +47,3 @@ func (c *conn) flushPending(now time.Duration) bool {
 	}
 	return !c.Owes()
 }
-
-// Took implements stream.Owner.
-func (l *loop) Took(s *stream.Stream) { connOfStream(s).noteActivity(l.server.now()) }

@@ -2,23 +2,6 @@ package reactor
 
 import "time"
 
-// retirement is why a connection is to end as soon as that can be in order.
-type retirement uint8
-
-const (
-	notRetired  retirement = iota
-	tooOld                 // Config.MaxConnectionAge
-	uncertified            // the client's certificate is not accepted any more
-)
-
-// retirePause is between two looks at a retired connection whose client does nothing.
-const retirePause = time.Second
-
-func (c *conn) retired() bool {
-	x := c.backlogOrNil()
-	return x != nil && x.retired != notRetired
-}
-
 // retire ends the connection as soon as it may retire, and in any case at the time latest, 0 for
 // never. Until then it has a backlog, so that everything which happens to it ends with conclude.
 func (c *conn) retire(now time.Duration, why retirement, latest time.Duration) {
@@ -41,22 +24,48 @@ func (c *conn) retire(now time.Duration, why retirement, latest time.Duration) {
 	}
 }
 
-// mayRetire tells whether nobody loses anything if the connection ends now: the client has sent
-// no part of a command, has all replies, and has no job. A reserve that waits may be
-// ended, or a worker could stay for ever.
-func (c *conn) mayRetire(now time.Duration) bool {
-	idle := c.phase == serving || c.phase == waiting && !c.takesLong()
-	return idle && !c.loop.held && c.decoder.AtStart() && !c.session.Reserves(c.loop.time(now)) &&
-		c.loop.streams.Quiet(&c.Stream)
-}
-
-// leave ends the session of a retired connection. What the client has reserved is given back.
-func (c *conn) leave() {
-	counts := &c.loop.counts
-	if c.backlogOrNil().retired == uncertified {
-		counts.unverified.Add(1)
-	} else {
-		counts.aged.Add(1)
+// checkDeadline ends a connection whose deadline has come, or puts it off.
+func (c *conn) checkDeadline(now time.Duration) {
+	l := c.loop
+	defer l.recovered()
+	l.engine.Spend(lookCost)
+	d := c.deadline
+	if c.retired() && c.phase < draining && (d.old == 0 || now < d.old) {
+		if c.conclude(now); c.phase >= draining {
+			return
+		}
 	}
-	c.enter(draining)
+	if at := c.endsAt(now); at > now {
+		l.deadlines.set(d, at)
+		return
+	}
+	s := l.server
+	switch {
+	case c.phase == authenticating:
+		c.countRefusal(RefusedSilent)
+	case c.phase == lingering: // it need not have known better
+	case c.awaitsLeader():
+		l.counts.unserved.Add(1)
+		c.resetOnClose()
+		c.fail()
+	case d.ending:
+		c.fail() // it is not told that this was all
+		l.counts.cut.Add(1)
+		if n, ok := s.cuts.Allow(); ok {
+			s.log.Warn("a client that has sent its last takes no replies; its connection is cut", "unreported", n)
+		}
+	case d.old > 0 && d.old <= now && !c.retired():
+		c.retire(now, tooOld, 0)
+		return
+	case d.old > 0 && d.old <= now:
+		c.leave()
+		c.conclude(now)
+		return
+	default:
+		l.counts.idle.Add(1)
+		if n, ok := s.idles.Allow(); ok {
+			s.log.Info("an idle connection is closed", "idle", now-d.active, "unreported", n)
+		}
+	}
+	c.end(now)
 }

@@ -16,9 +16,6 @@ import (
 // and is held. It changes from one to the other while its clients stay: Detach and Forward make a leader a
 // gateway, Attach makes that a leader.
 
-// maxRecorded is how many bytes of records Record makes at most.
-const maxRecorded = 64 << 20
-
 // Record puts the sessions of a held server's clients on record, with what they have reserved, before all that
 // was executed is committed: then they go on after Detach. Those whose records would exceed 64 MiB together, or
 // whose loop has no number, stay off the record, as do all if the journal records no holds.
@@ -247,19 +244,5 @@ func (c *conn) restore(x *relay.Session, now time.Duration) bool {
 	if d := relay.NewReplay(x.Answered, x.Effects, x.Partial); d != nil {
 		l.replay(c, d)
 	}
-	return true
-}
-
-// openNow opens the session of a client that no engine has heard of. It reports false if the client's account has
-// as many connections as it may have.
-func (c *conn) openNow(g *engine.Grant, now time.Duration) bool {
-	if g != nil {
-		return c.openAs(g, now)
-	}
-	c.enter(serving)
-	l := c.loop
-	l.executing = c
-	l.engine.Open(&c.session, l.time(now))
-	l.executing = nil
 	return true
 }

@@ -3,59 +3,17 @@ package reactor
 import (
 	"slices"
 	"time"
+
+	"trellis/reactor/internal/clock"
 )
-
-// What the loop does between two polls is counted in units of cost, of about a quarter of a
-// microsecond each. The engine keeps the account: Refill begins a round with a budget,
-// Spend takes some off.
-const (
-	// connCost is to deal with a connection, a read or a write included,
-	// beside the commands that it has executed.
-	connCost = 32
-	// lookCost is to look at a connection's deadline.
-	lookCost = 2
-	// overrun is how many commands a connection may have executed once the budget
-	// is spent, so that a client that sends a few at a time never waits for its
-	// turn, and overrunCost how much they may cost.
-	overrun     = 32
-	overrunCost = 256
-)
-
-// bytesCost is to copy n bytes.
-func bytesCost(n int) int { return n >> 10 }
-
-// Round implements gnetloop.Handler.
-func (l *loop) Round(woken bool) {
-	l.newRound()
-	l.gateway.look()
-	if woken {
-		l.wake()
-	}
-}
-
-// Reported implements gnetloop.Handler. The numbers of handshakes are not negative.
-func (l *loop) Reported(number int32, input, ended bool) {
-	if number >= 0 {
-		l.engine.Spend(connCost)
-	}
-	l.server.acceptor.Reported(number, input, ended)
-}
-
-func (l *loop) newRound() {
-	if hook := l.server.hooks.round; hook != nil {
-		hook(l)
-	}
-	l.round++
-	l.engine.Refill()
-}
 
 // wake does what the loop was woken for.
 func (l *loop) wake() {
 	defer l.recovered()
 	l.takeMail()
 	now := l.server.now()
-	if l.alarm.came(now) {
-		l.nextLook = never
+	if l.alarm.Came(now) {
+		l.nextLook = clock.Never
 	}
 	if l.server.aborting.Load() {
 		l.admitAll() // they are reset
@@ -209,6 +167,25 @@ func (l *loop) askForDeadline() {
 	}
 	if at < l.nextLook {
 		l.nextLook = at
-		l.alarm.ask(deadlineAlarm, at)
+		l.alarm.Ask(clock.Deadline, at)
 	}
+}
+
+// takeMail takes what others have left, and makes the calls.
+func (l *loop) takeMail() {
+	l.arrivals.Take()
+	if l.effects.full.Load() && l.gateway != nil {
+		l.gateway.takeApplied()
+	}
+	for l.calls.Take(); !l.calls.Empty(); {
+		l.calls.Pop()(l)
+	}
+}
+
+// throttledAt is when the alarm is to go off for those who are throttled.
+func (l *loop) throttledAt() time.Duration {
+	if l.held {
+		return clock.Never // nothing is executed
+	}
+	return l.duration(l.throttled.at)
 }

@@ -69,12 +69,3 @@ func (s *Server) Handshakes() *HandshakeStats { return s.acceptor.Handshakes() }
 // Connect works whether or not [Server.Serve] was called. After Shutdown has begun it
 // returns [ErrClosed]. If ctx ends first, its error is returned. Any goroutine may call it.
 func (s *Server) Connect(ctx context.Context) (net.Conn, error) { return s.acceptor.Connect(ctx) }
-
-// acceptLoops are the loops as the acceptor sees them.
-func acceptLoops(loops []*loop) []accept.Loop {
-	all := make([]accept.Loop, len(loops))
-	for i, l := range loops {
-		all[i] = l
-	}
-	return all
-}

@@ -1,14 +1,11 @@
 package reactor
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,8 +13,8 @@ import (
 	"trellis/codec"
 	"trellis/engine"
 	"trellis/reactor/internal/accept"
+	"trellis/reactor/internal/clock"
 	"trellis/reactor/internal/gnetloop"
-	"trellis/reactor/internal/stream"
 	"trellis/reactor/throttle"
 )
 
@@ -87,14 +84,6 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// MaxLoops is how many loops a server can have, because of gnet.
-const MaxLoops = 255
-
-// DefaultLoops is the number of event loops where Config.Loops is 0: one for each
-// processor that the process may use, because a loop is busy with system calls most
-// of its time, but at most 8, because the loops share the engine's shards.
-func DefaultLoops() int { return min(runtime.GOMAXPROCS(0), 8) }
-
 // Server serves connections. Make one with [New], and end it with Shutdown or Abort:
 // it keeps goroutines and descriptors until then. All methods may be called from any
 // goroutine; those that wait for the loops, not from a loop's own.
@@ -161,162 +150,11 @@ type hooks struct {
 	trunks    uint16                            // instead of trunk.Version
 }
 
-// New starts a server's event loops. It serves nobody until [Server.Serve] is
-// called.
-func New(cfg Config) (*Server, error) { return newServer(cfg, hooks{}) }
-
-func newServer(cfg Config, h hooks) (_ *Server, err error) {
-	if cfg.Now == nil {
-		return nil, errors.New("reactor: Now must be set")
-	}
-	if cfg.Engine == nil && cfg.Journal != nil {
-		return nil, errors.New("reactor: a server without an engine has no journal")
-	}
-	if cfg.Loops == 0 {
-		cfg.Loops = DefaultLoops()
-	}
-	if cfg.Loops < 0 || cfg.Loops > MaxLoops {
-		return nil, fmt.Errorf("reactor: %d loops: want 1 to %d, or 0 for the default", cfg.Loops, MaxLoops)
-	}
-	if cfg.MaxConnections == 0 {
-		cfg.MaxConnections = DefaultMaxConnections()
-	}
-	if cfg.MaxOutput == 0 {
-		cfg.MaxOutput = max(DefaultMaxOutput, 2*int64(cfg.MaxJobSize)+stream.HighWater)
-	}
-	cfg.GatewayMemory = cmp.Or(cfg.GatewayMemory, DefaultGatewayMemory)
-	if cfg.MaxConnections < 0 || cfg.IdleTimeout < 0 || cfg.BodyTimeout < 0 || cfg.MaxConnectionAge < 0 ||
-		cfg.Grace < 0 || cfg.MaxOutput < 0 || cfg.MaxOutputTotal < 0 || cfg.GatewayMemory < 0 {
-		return nil, errors.New("reactor: a limit is negative")
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
-	}
-	h.drain = cmp.Or(h.drain, drainTimeout)
-	h.linger = cmp.Or(h.linger, lingerTime)
-	h.retire = cmp.Or(h.retire, retirePause)
-	h.finish = cmp.Or(h.finish, finishTime)
-	h.copied = cmp.Or(h.copied, maxCopied)
-	h.recorded = cmp.Or(h.recorded, maxRecorded)
-	s := &Server{
-		cfg:     cfg,
-		log:     cfg.Log,
-		hooks:   h,
-		aborted: make(chan struct{}),
-		done:    make(chan struct{}),
-		stopped: make(chan struct{}),
-		flushed: make(chan struct{}, 1),
-	}
-	if err := s.startLoops(); err != nil {
-		s.endLoops()
-		return nil, fmt.Errorf("reactor: starting the event loops: %w", err)
-	}
-	return s, nil
-}
-
 // Loops is how many event loops the server has.
 func (s *Server) Loops() int { return len(s.loops) }
 
 // now is the process's clock, by which loops have their own deadlines.
 func (s *Server) now() time.Duration { return time.Duration(s.cfg.Now()) }
-
-func (s *Server) startLoops() (err error) {
-	s.gnet, err = gnetloop.Start(gnetloop.Config{Loops: s.cfg.Loops, ReadSize: stream.ReadSize, Log: s.log, Fatal: s.die})
-	if err != nil {
-		return err
-	}
-	for _, g := range s.gnet {
-		l, err := newLoop(s, g)
-		if err != nil {
-			return err
-		}
-		s.loops = append(s.loops, l)
-	}
-	s.acceptor = accept.New(accept.Config{
-		Loops: acceptLoops(s.loops), MaxConnections: s.cfg.MaxConnections, ProxyFrom: s.cfg.ProxyFrom,
-		Handshake: s.hooks.handshake, Alert: s.hooks.alert, Log: s.log,
-	})
-	// The engine never forgets a loop, and leaves deadlines to it. So it hears of them now, when
-	// the server can no longer fail to start.
-	s.engine.Store(s.cfg.Engine)
-	for _, l := range s.loops {
-		if s.cfg.Engine != nil {
-			l.setEngine(s.cfg.Engine.NewLoop(l), s.cfg.Journal)
-		} else {
-			l.setEngine(new(engine.Loop), nil)
-			l.gateway = newGateway(l, s.now())
-		}
-		if err := l.gnet.Run(l); err != nil {
-			return err
-		}
-	}
-	s.cfg.Engine, s.cfg.Journal = nil, nil // they may be replaced
-	return nil
-}
-
-// Shutdown ends a Hold, stops accepting and closes the listeners, sends what clients are
-// owed, closes all connections and stops the loops. It waits for clients that do
-// not read until ctx is done, and then drops their output; a client that waits
-// for a job is not waited for. Its error is that of ctx when output was dropped.
-// Calls after the first wait for the first to end and return nil. A server without an engine is
-// aborted: see Detach.
-func (s *Server) Shutdown(ctx context.Context) (err error) {
-	s.shutdown.Do(func() {
-		s.stopAccepting()
-		// gnet takes no more connections once its loops have ended: it would
-		// wait for them for ever.
-		s.acceptor.Wait()
-		s.dialers.Wait()
-		s.holds.Wait()
-		// Each client is read at most once more: one that never pauses would always be
-		// owed something. What a loop is executing counts in unflushed once this has run.
-		switch {
-		case s.engine.Load() != nil:
-			s.release()
-		case s.loops[0].gateway == nil:
-			s.beginAbort() // nothing can be executed
-		}
-		s.onLoops(func(l *loop) {
-			l.admitAll()
-			l.draining = true
-			l.gateway.finish(s.now())
-		})
-		err = s.awaitFlush(ctx)
-		s.giveUp = ctx.Done()
-		s.stop()
-		close(s.stopped)
-	})
-	<-s.stopped
-	return err
-}
-
-// stopAccepting makes Serve return.
-func (s *Server) stopAccepting() {
-	s.acceptor.Stop()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closing {
-		s.closing = true
-		close(s.done)
-	}
-}
-
-// awaitFlush waits until no client is owed anything.
-func (s *Server) awaitFlush(ctx context.Context) error {
-	for s.unflushed.Load() > 0 {
-		select {
-		case <-s.flushed:
-		case <-s.aborted:
-			return errAborted
-		case <-ctx.Done():
-			return fmt.Errorf("reactor: dropping the output of %d clients: %w", s.unflushed.Load(), ctx.Err())
-		}
-	}
-	if s.aborting.Load() {
-		return errAborted // it was dropped
-	}
-	return nil
-}
 
 // onLoops runs f on each loop's goroutine and returns when all have. The caller keeps the
 // loops from being ended meanwhile: it would wait for ever.
@@ -332,25 +170,6 @@ func (s *Server) onLoops(f func(*loop)) {
 	ran.Wait()
 }
 
-// stop ends the loops.
-func (s *Server) stop() {
-	s.onLoops((*loop).prepareToStop)
-	s.endLoops()
-}
-
-// endLoops ends gnet's loops, and frees what the server has.
-func (s *Server) endLoops() {
-	if err := gnetloop.Stop(s.gnet); err != nil {
-		s.log.Error("stopping the event loops", "error", err)
-	}
-	for _, l := range s.loops {
-		l.alarm.stop()
-	}
-	if s.acceptor != nil {
-		s.acceptor.Close()
-	}
-}
-
 // die ends the process because its state may be broken.
 func (s *Server) die(why string, attrs ...any) {
 	s.log.Error("fatal: "+why+"; the process ends, because going on might lose or corrupt jobs", attrs...)
@@ -359,4 +178,34 @@ func (s *Server) die(why string, attrs ...any) {
 		return
 	}
 	os.Exit(2)
+}
+
+var errAborted = errors.New("reactor: the server was aborted")
+
+// beginHold keeps the loops from being stopped until holds.Done, unless the server is
+// being shut down.
+func (s *Server) beginHold() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closing {
+		s.holds.Add(1)
+	}
+	return !s.closing
+}
+
+// bootTime is the time of contact with the leader.
+func (s *Server) bootTime() time.Duration {
+	if boot := s.hooks.boot; boot != nil {
+		return boot()
+	}
+	return clock.Boot()
+}
+
+// takeMemory counts n bytes more in Config.GatewayMemory, if there is room.
+func (s *Server) takeMemory(n int) bool {
+	if s.gatewayMemory.Add(int64(n)) > s.cfg.GatewayMemory {
+		s.gatewayMemory.Add(-int64(n))
+		return false
+	}
+	return true
 }

@@ -3,6 +3,9 @@ package reactor
 import (
 	"sync/atomic"
 	"time"
+
+	"trellis/reactor/internal/latency"
+	"trellis/reactor/internal/relay"
 )
 
 // LoopStats is what one event loop has done and holds.
@@ -112,4 +115,32 @@ type counts struct {
 	repeated, attaches             atomic.Uint64
 	apart                          atomic.Int64
 	contact                        atomic.Int64 // by bootTime; 0 for none
+}
+
+// Latency is how long commands took.
+type Latency = latency.Latency
+
+// Latency sums up how long commands took. Any goroutine may call it. A loop waits
+// for it as long as it takes to copy that loop's numbers.
+func (s *Server) Latency() *Latency {
+	sum := new(Latency)
+	for _, l := range s.loops {
+		l.latency.AddTo(sum)
+	}
+	return sum
+}
+
+// lost counts the clients that were ended for a cause; it is nil for those that have left.
+func (n *counts) lost(why relay.Cause) *atomic.Uint64 {
+	switch why {
+	case relay.TrunkEnded:
+		return &n.trunkLost
+	case relay.Unrepeatable:
+		return &n.unrepeated
+	case relay.Contactless:
+		return &n.noContact
+	case relay.Lagging:
+		return &n.lags
+	}
+	return nil
 }

@@ -30,7 +30,7 @@ func newTLS(n accept.Arrival) *tlsConn {
 
 // tlsConn is the connection that c is a part of, nil without TLS.
 func (c *conn) tlsConn() *tlsConn {
-	if !c.listener.tls() {
+	if c.Kind() != stream.OnTLS {
 		return nil
 	}
 	// A tlsConn begins with its conn. A pointer in each conn would be 8 bytes more for
@@ -45,3 +45,6 @@ func (c *conn) forgetCertificates() {
 		t.tls.ForgetCertificates()
 	}
 }
+
+// TLS implements stream.Owner.
+func (l *loop) TLS(s *stream.Stream) *stream.TLS { return &connOfStream(s).tlsConn().tls }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trellis/reactor/internal/clock"
 	"trellis/reactor/internal/relay"
 	"trellis/reactor/internal/stream"
 	"trellis/reactor/internal/tlsmem"
@@ -80,6 +81,7 @@ type trunkLine struct {
 	loop *loop
 	end  trunkEnd
 	peer string
+	from trunk.Side // the other one
 	fd   int32
 	tls  *trunkTLS // nil without TLS
 
@@ -133,7 +135,7 @@ func (s *Server) layTrunk(l *loop, c TrunkConn, from trunk.Side, end func(*trunk
 		c.ended(err)
 		return err
 	}
-	t := &trunkLine{loop: l, peer: c.Peer, fd: int32(fd), reader: trunk.NewReader(from), done: c.ended}
+	t := &trunkLine{loop: l, peer: c.Peer, from: from, fd: int32(fd), reader: trunk.NewReader(from), done: c.ended}
 	if c.TLS != nil {
 		t.tls = &trunkTLS{conn: c.TLS}
 		c.Exchange(&t.tls.memory)
@@ -175,7 +177,7 @@ func (t *trunkLine) begin(end trunkEnd, c *TrunkConn) {
 		return
 	}
 	t.end = end
-	limitUnsent(int(t.fd))
+	stream.LimitUnsent(int(t.fd))
 	if err := l.gnet.Adopt(int(t.fd), t); err != nil {
 		t.closing = true
 		t.fail(now, err)
@@ -196,7 +198,6 @@ func (t *trunkLine) begin(end trunkEnd, c *TrunkConn) {
 		t.fail(now, err)
 	}
 	t.received(now, nil) // TLS may have read more than the handshake
-	l.serve(now)
 }
 
 // Send adds an item to what is written at the end of the round. What is sent on a trunk that has ended is dropped.
@@ -231,31 +232,6 @@ func (t *trunkLine) soil() {
 		t.dirty = true
 		t.loop.trunks.dirty = append(t.loop.trunks.dirty, t)
 	}
-}
-
-// Received implements gnetloop.Conn.
-func (t *trunkLine) Received(p []byte) {
-	l := t.loop
-	now := l.server.now()
-	l.engine.Spend(connCost)
-	t.received(now, p)
-	l.serve(now)
-}
-
-// Closing implements gnetloop.Conn.
-func (t *trunkLine) Closing(err error) {
-	l := t.loop
-	now := l.server.now()
-	t.closing = true
-	switch {
-	case err == nil:
-		err = ErrClosed
-	case errors.Is(err, io.EOF):
-		err = errOtherSide
-	}
-	t.fail(now, err)
-	l.serve(now)
-	l.server.acceptor.Freed()
 }
 
 var (
@@ -479,7 +455,7 @@ const maxLate = 2 << 20
 // part ends the trunk because another one is to follow. What has come for the clients of a gateway is theirs:
 // whatever comes to pass afterwards, their leader told the truth when it sent that.
 func (t *trunkLine) part(now time.Duration, err error) {
-	if _, ok := t.end.(*gateway); ok && !t.closing {
+	if t.from == trunk.Leader && !t.closing {
 		p := make([]byte, stream.ReadSize)
 		for taken := 0; !t.over && taken < maxLate; {
 			n, err := stream.Read(int(t.fd), p)
@@ -499,7 +475,7 @@ func (ts *trunks) remove(t *trunkLine) {
 	ts.dirty = slices.DeleteFunc(ts.dirty, same)
 	ts.relieved = slices.DeleteFunc(ts.relieved, same)
 	if len(ts.list) == 0 {
-		ts.tick = never
+		ts.tick = clock.Never
 	}
 }
 
@@ -533,17 +509,3 @@ func (ts *trunks) turn(now time.Duration) {
 
 // left tells whether turn would do something.
 func (ts *trunks) left(now time.Duration) bool { return len(ts.relieved) > 0 || ts.tick <= now }
-
-// EndRound implements gnetloop.Handler. What all that the round did has to say on a trunk leaves in one write.
-func (l *loop) EndRound() {
-	if len(l.trunks.dirty) == 0 {
-		return
-	}
-	now := l.server.now()
-	for len(l.trunks.dirty) > 0 {
-		t := l.trunks.dirty[0]
-		l.trunks.dirty = slices.Delete(l.trunks.dirty, 0, 1)
-		t.dirty = false
-		t.flush(now)
-	}
-}

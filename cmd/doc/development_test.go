@@ -35,7 +35,7 @@ var questions = []struct{ change, files string }{
 	{"max-reserved of a tube is counted wrongly", "engine/shard_gate.go engine/shard_settings.go"},
 	{"a fair key gets two jobs in one lap", "engine/shard_fair.go"},
 	{"a member is let in whose certificate names another host", "binlog/replica/wire/names.go binlog/replica/wire/tls.go"},
-	{"a half-closed client loses its last reply", "reactor/ending.go"},
+	{"a half-closed client loses its last reply", "reactor/closing.go"},
 	{"a reserve-batch takes more jobs than it was asked for", "engine/cmd_batch.go engine/shard_batch.go"},
 	{"trellis top sorts ties at random", "cmd/trellis/internal/top/model.go"},
 	{"a client's session is resumed twice at a new leader", "reactor/internal/relay/leader.go reactor/resumption.go"},

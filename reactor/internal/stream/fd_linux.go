@@ -33,3 +33,10 @@ func unread(fd int) bool {
 	n, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
 	return err != nil || n > 0
 }
+
+// LimitUnsent makes the system take output only while it has less than this of it that was not sent, so that what is
+// written last waits for little.
+func LimitUnsent(fd int) {
+	const unsent = 64 << 10
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsent)
+}

@@ -26,3 +26,6 @@ func writev(fd int, pieces [][]byte) (n int, err error) {
 
 // unread reports whether a socket has, or may have, input that was not read.
 func unread(int) bool { return true }
+
+// LimitUnsent is for Linux.
+func LimitUnsent(int) {}

@@ -135,6 +135,9 @@ func (ss *Streams) Begin(s *Stream) (early bool) {
 	return true
 }
 
+// Kind is what carries the client's bytes.
+func (s *Stream) Kind() Kind { return s.kind }
+
 // FD is the descriptor of the stream's socket, -1 for a channel.
 func (s *Stream) FD() int { return int(s.fd) }
 

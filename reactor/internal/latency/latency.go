@@ -1,4 +1,4 @@
-package reactor
+package latency
 
 import (
 	"math/bits"
@@ -21,61 +21,53 @@ type Latency struct {
 	Waited [codec.NumCommands]histogram.Histogram
 }
 
-// Latency sums up how long commands took. Any goroutine may call it. A loop waits
-// for it as long as it takes to copy that loop's numbers.
-func (s *Server) Latency() *Latency {
-	sum := new(Latency)
-	for _, l := range s.loops {
-		l.latency.addTo(sum)
-	}
-	return sum
-}
-
-// latency is what a loop's commands took.
-type latency struct {
+// Recorder has what the commands of one loop took. Its methods may be called from any goroutine. Its zero value is
+// empty.
+type Recorder struct {
 	mu   sync.Mutex
 	seen Latency // guarded by mu
 }
 
-func (y *latency) addTo(sum *Latency) {
-	y.mu.Lock()
-	defer y.mu.Unlock()
+// AddTo adds it to sum.
+func (r *Recorder) AddTo(sum *Latency) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for op := range codec.NumCommands {
-		sum.Answered[op].Add(&y.seen.Answered[op])
-		sum.Waited[op].Add(&y.seen.Waited[op])
+		sum.Answered[op].Add(&r.seen.Answered[op])
+		sum.Waited[op].Add(&r.seen.Waited[op])
 	}
 }
 
-// answered counts the commands of a batch, whose replies have just been written,
+// Answered counts the commands of a batch, whose replies have just been written,
 // and empties it.
-func (y *latency) answered(b *batch, now time.Duration) {
+func (r *Recorder) Answered(b *Batch, now time.Duration) {
 	if b.commands == 0 {
 		return
 	}
 	d := now - b.began
-	y.mu.Lock()
+	r.mu.Lock()
 	for set := b.commands &^ (1 << noCommand); set != 0; set &= set - 1 {
 		op := bits.TrailingZeros64(set)
-		y.seen.Answered[op].Observe(d, uint64(b.counts[op]))
+		r.seen.Answered[op].Observe(d, uint64(b.counts[op]))
 		b.counts[op] = 0
 	}
-	y.mu.Unlock()
+	r.mu.Unlock()
 	b.commands = 0
 }
 
-// waited counts a command that has waited.
-func (y *latency) waited(op codec.Op, d time.Duration) {
-	y.mu.Lock()
-	y.seen.Waited[op].Observe(d, 1)
-	y.mu.Unlock()
+// Waited counts a command that has waited.
+func (r *Recorder) Waited(op codec.Op, d time.Duration) {
+	r.mu.Lock()
+	r.seen.Waited[op].Observe(d, 1)
+	r.mu.Unlock()
 }
 
-// batch is commands whose replies leave together, so that they take the same
+// Batch is commands whose replies leave together, so that they take the same
 // time. Counting one costs next to nothing; the rest is done once for all.
 //
 // With a journal, that is the commands of a round: their time begins with the
-// first of them, when the others had arrived too.
-type batch struct {
+// first of them, when the others had arrived too. Its zero value is empty.
+type Batch struct {
 	began    time.Duration                 // when the first command was read
 	commands uint64                        // the set of them, a bit for each
 	counts   [codec.NumCommands + 1]uint32 // of those in the set
@@ -96,22 +88,23 @@ var counted = func() (c [256]codec.Op) {
 	return c
 }()
 
-// begin notes when the commands that are added next were read.
-func (b *batch) begin(now time.Duration) {
+// Begin notes when the commands that are added next were read.
+func (b *Batch) Begin(now time.Duration) {
 	if b.commands == 0 {
 		b.began = now
 	}
 }
 
-func (b *batch) add(op codec.Op) {
+// Add adds a command, or an event of the decoder that counts as one.
+func (b *Batch) Add(op codec.Op) {
 	op = counted[op]
 	b.commands |= 1 << op
 	b.counts[op]++
 }
 
-// take adds the commands of another batch, which it empties.
-func (b *batch) take(o *batch) {
-	b.begin(o.began)
+// Take adds the commands of another batch, which it empties.
+func (b *Batch) Take(o *Batch) {
+	b.Begin(o.began)
 	b.commands |= o.commands
 	for set := o.commands; set != 0; set &= set - 1 {
 		op := bits.TrailingZeros64(set)

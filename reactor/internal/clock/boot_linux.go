@@ -1,4 +1,4 @@
-package reactor
+package clock
 
 import (
 	"time"
@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bootTime is a clock that goes on while the machine sleeps.
-func bootTime() time.Duration {
+// Boot is a clock that goes on while the machine sleeps.
+func Boot() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
 		return sinceStart()

@@ -2,14 +2,14 @@ package reactor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
-)
 
-var errAborted = errors.New("reactor: the server was aborted")
+	"trellis/engine"
+	"trellis/reactor/internal/relay"
+)
 
 // Hold stops the execution of commands, or goes on with it. When Hold(true) returns, no
 // command executes on any loop, and none will until Hold(false) or Shutdown. Nor does the
@@ -43,30 +43,27 @@ func (s *Server) Hold(on bool) {
 	}
 }
 
-// finishTime is how long a Hold waits for commands of which a part was executed. Nobody else could go on with them, but
-// all others wait meanwhile.
-const finishTime = 200 * time.Millisecond
-
-// holdLoops has the loops execute nothing that comes from now on, and nothing at all when commands of which a part was
+// holdLoops lets the loops execute nothing that comes from now on, and nothing at all when commands of which a part was
 // executed have ended, or finishTime is over. What waits goes on until then, on all loops: some commands need several.
 func (s *Server) holdLoops() {
 	end := time.Now().Add(s.hooks.finish)
-	for s.begun(true) > 0 || s.begun(false) > 0 { // something may begin while the loops hear that nothing is left
+	// Something may begin while the loops hear that nothing is left.
+	for s.countUnfinished(true) > 0 || s.countUnfinished(false) > 0 {
 		if time.Now().After(end) || s.aborting.Load() {
-			s.begun(false)
+			s.countUnfinished(false)
 			return
 		}
 		time.Sleep(flushPause)
 	}
 }
 
-// begun has the loops be held, and what waits go on or not. It returns how many commands have begun.
-func (s *Server) begun(goOn bool) int64 {
+// countUnfinished holds the loops, where what waits goes on or not. It returns how many commands are executed in part.
+func (s *Server) countUnfinished(goOn bool) int64 {
 	var n atomic.Int64
 	s.onLoops(func(l *loop) {
 		l.held, l.finishing = true, goOn
 		for _, c := range l.conns {
-			if c.hasBegun() {
+			if c.inCommand() {
 				n.Add(1)
 			}
 		}
@@ -74,14 +71,11 @@ func (s *Server) begun(goOn bool) int64 {
 	return n.Load()
 }
 
-// hasBegun tells whether the client waits for a command of which a part was executed, and the rest waits neither until
-// the client reads nor for its rate.
-func (c *conn) hasBegun() bool {
+// inCommand reports whether the client waits for a command of which a part was executed, and the rest waits neither
+// until the client reads nor for its rate.
+func (c *conn) inCommand() bool {
 	return c.phase == waiting && c.session.Begun() && !c.Stalled() && !c.throttled()
 }
-
-// resumes tells whether sessions that wait go on.
-func (l *loop) resumes() bool { return !l.held || l.finishing }
 
 // release ends a Hold, if there is one.
 func (s *Server) release() {
@@ -104,15 +98,12 @@ func (l *loop) release() {
 	l.postponed = nil
 }
 
-// postpone has makeUp called for the connection when commands are executed again.
-func (c *conn) postpone() { c.loop.postponed = append(c.loop.postponed, c) }
-
 // makeUp does what could not be done while nothing was executed: it takes the token that the client
 // has sent, answers a reserve that waits of one that will send no more, or that has sent more, and closes a session.
 func (c *conn) makeUp(now time.Duration) {
 	defer c.loop.recovered()
-	if c.phase == authenticating && c.listener.channel() && c.channel().opening != nil {
-		if err := c.channel().beginLate(now); err != nil {
+	if h := c.channel(); h != nil && h.opening != nil && c.phase == authenticating {
+		if err := h.beginLate(now); err != nil {
 			c.cutOff(now)
 			return
 		}
@@ -138,17 +129,6 @@ func (c *conn) makeUp(now time.Duration) {
 		c.closeSession(now)
 	}
 	c.conclude(now)
-}
-
-// beginHold keeps the loops from being stopped until holds.Done, unless the server is
-// being shut down.
-func (s *Server) beginHold() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closing {
-		s.holds.Add(1)
-	}
-	return !s.closing
 }
 
 // flushPause is between two looks of Flush, and of holdLoops.
@@ -185,51 +165,50 @@ func (s *Server) Flush(ctx context.Context) error {
 	}
 }
 
-// Abort ends the server without a word: it closes the listeners, drops all output that
-// was not written, and resets all connections, so that clients know that they do not know
-// what has become of their commands. (A Unix socket cannot be reset, and is closed.) When
-// Abort returns, nothing executes any more, and the loops have ended. The sessions are
-// left in the engine as they are: nothing but Discard is to be done with it.
-//
-// A loop that hangs keeps Abort from returning. On Linux the clients of the other loops are
-// reset at once nevertheless, and those that come to these loops later. The listeners accept
-// nobody any more. Processes that share the listening sockets cannot accept on them any more
-// either.
-//
-// A Shutdown that is under way ends at once, with an error.
-func (s *Server) Abort() {
-	s.beginAbort()
-	_ = s.Shutdown(context.Background())
-}
-
-// beginAbort has all connections reset.
-func (s *Server) beginAbort() {
-	s.abort.Do(func() {
-		s.aborting.Store(true)
-		close(s.aborted)
-		s.stopAccepting()
-		s.acceptor.Abort()
-		for _, l := range s.loops {
-			l.call((*loop).resetAll)
+// unflushed is how many bytes the system has not got of what the loop's clients are owed, and is more than 0
+// while a reply waits for a commit. Trunks whose sessions go on over others are told to retire when nothing
+// more is to be said on them, and then only they are waited for: what their clients
+// have not taken, and what the server's own have not if their sessions go on too, is not lost.
+func (l *loop) unflushed() (bytes int64) {
+	busy := !l.commits.waiting.Empty() || l.streams.HasWritable()
+	if busy {
+		bytes++
+	}
+	if h, ok := l.journal.(engine.Holds); !ok || !h.RecordsHolds() {
+		bytes += l.streams.Counts.PendingOutput.Load()
+	}
+	for _, t := range l.trunks.list {
+		e, ok := t.end.(*leaderEnd)
+		switch {
+		case !ok:
+		case !e.ResumesSessions():
+			bytes += e.pendingOutput()
+		case busy || e.Waiting():
+			bytes++
+		default:
+			e.Retire()
 		}
-	})
+		bytes += int64(t.pending())
+	}
+	return bytes
 }
 
-// resetAll ends all connections of the loop. The server is being aborted.
-func (l *loop) resetAll() {
-	l.prepareToStop()
+// pendingOutput is what the trunk's clients are owed.
+func (e *leaderEnd) pendingOutput() (bytes int64) {
+	for _, h := range e.Channels() {
+		if h != nil {
+			bytes += int64(channelOf(h).Owed())
+		}
+	}
+	return bytes
+}
+
+// endRetired ends the trunks that were told to retire: their gateways come back over others.
+func (l *loop) endRetired() {
 	now := l.server.now()
-	for _, c := range slices.Clone(l.conns) {
-		c.reset(now)
-	}
 	for _, t := range slices.Clone(l.trunks.list) {
-		t.fail(now, errAborted)
+		if e, ok := t.end.(*leaderEnd); ok && e.IsRetired() {
+			t.fail(now, relay.ErrRetired)
+		}
 	}
-}
-
-// reset ends a connection of an aborted server.
-func (c *conn) reset(now time.Duration) {
-	defer c.loop.recovered()
-	c.fail()
-	c.end(now)
 }

@@ -1,6 +1,0 @@
-//go:build !linux
-
-package reactor
-
-// limitUnsent is for Linux.
-func limitUnsent(int) {}
