@@ -66,7 +66,7 @@ func (s *Server) CommitFailed() {
 	}
 }
 
-// mustWait tells whether replies that depend on a position in the journal have to
+// mustWait reports whether replies that depend on a position in the journal have to
 // wait.
 func (l *loop) mustWait(pos journal.Pos) bool {
 	return pos != 0 && l.journal.Committed() < pos
@@ -83,7 +83,7 @@ func (c *conn) awaitCommit(pos journal.Pos, waiting bool) {
 	}
 }
 
-// awaitsCommit has the loop commit what is about to wait for it.
+// awaitsCommit makes the loop commit what is about to wait for it.
 func (l *loop) awaitsCommit() {
 	if l.commits.idle() {
 		l.commits.pending.Store(true)
@@ -91,7 +91,7 @@ func (l *loop) awaitsCommit() {
 	l.gnet.Wake()
 }
 
-// idle tells whether nothing waits.
+// idle reports whether nothing waits.
 func (k *commits) idle() bool { return k.waiting.Empty() && k.pongs.Empty() }
 
 // addBatch takes the commands of a connection whose replies wait.
@@ -121,7 +121,7 @@ func (l *loop) commit() {
 	}
 }
 
-// hasCommitted tells whether the output of the connection that has waited longest
+// hasCommitted reports whether the output of the connection that has waited longest
 // need not wait any more.
 func (l *loop) hasCommitted() bool {
 	k := &l.commits

@@ -109,7 +109,7 @@ func (c *conn) freeBacklog() {
 	c.SetPending(nil)
 }
 
-// takesLong tells whether the session waits in a command that ends without the
+// takesLong reports whether the session waits in a command that ends without the
 // help of other clients.
 func (c *conn) takesLong() bool {
 	return c.phase == waiting && c.command != codec.OpReserve && c.command != codec.OpReserveWithTimeout &&
@@ -137,7 +137,7 @@ func (c *conn) setUnflushed(u bool) {
 	}
 }
 
-// resetOnClose has the client told, when the connection is closed, that it was not answered.
+// resetOnClose tells the client, when the connection is closed, that it was not answered.
 func (c *conn) resetOnClose() { c.loop.streams.ResetOnClose(&c.Stream) }
 
 // enter moves the connection to another phase.
@@ -170,7 +170,7 @@ func (c *conn) postpone() { c.loop.postponed = append(c.loop.postponed, c) }
 // Took implements stream.Owner.
 func (l *loop) Took(s *stream.Stream) { connOfStream(s).noteActivity(l.server.now()) }
 
-// throttled tells whether the connection waits because of its account's rate.
+// throttled reports whether the connection waits because of its account's rate.
 func (c *conn) throttled() bool { return c.throttledIn() != nil }
 
 // throttledIn is the line in which the connection waits because of its account's rate, nil for none.

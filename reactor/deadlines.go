@@ -106,7 +106,7 @@ func (c *conn) limitBody(now time.Duration) {
 	}
 }
 
-// awaitsBody tells whether the body whose beginning has come is the client's to go on with.
+// awaitsBody reports whether the body whose beginning has come is the client's to go on with.
 func (c *conn) awaitsBody() bool {
 	return c.phase == serving && c.Awaited() && !c.loop.held
 }
@@ -126,7 +126,7 @@ func (c *conn) beginEnding(now time.Duration) {
 	c.loop.deadlines.set(d, c.endsAt(now))
 }
 
-// ending tells whether the connection is being ended.
+// ending reports whether the connection is being ended.
 func (c *conn) ending() bool { return c.deadline != nil && c.deadline.ending }
 
 // endsAt is when the connection ends if its client does nothing more.
@@ -173,7 +173,7 @@ func (c *conn) endsAt(now time.Duration) time.Duration {
 	return at
 }
 
-// waits tells whether the connection waits for what is not its client's to do.
+// waits reports whether the connection waits for what is not its client's to do.
 func (c *conn) waits() bool {
 	return c.phase == waiting || c.phase == forwarded || c.throttled() || c.DependsOn() != 0
 }

@@ -11,7 +11,7 @@ import (
 	"trellis/reactor/internal/queue"
 )
 
-// Detach has a held server go on without its engine, which may be discarded when Detach returns: nothing
+// Detach takes the engine away from a held server. It may be discarded when Detach returns: nothing
 // of it is left here. All that was executed has been committed. The server stays held until Attach.
 //
 // Clients that have no job, and wait for nothing but a job or for room in the journal, do not notice; nor do those to
@@ -45,7 +45,7 @@ func (s *Server) Attach(e *engine.Engine, now func() engine.Time, j Committer) {
 	s.release()
 }
 
-// detach has the loop go on without its engine.
+// detach takes the engine away from the loop.
 func (l *loop) detach(copied *atomic.Int64) {
 	defer l.recovered()
 	now := l.server.now()
@@ -120,7 +120,7 @@ func (c *conn) copies(n int, copied *atomic.Int64) bool {
 	return n == 0 || copied.Add(int64(n)) <= c.loop.server.hooks.copied
 }
 
-// attach has the loop, which is held, go on with an engine. Those who have waited longest come first.
+// attach gives an engine to the loop, which is held. Sessions that have waited longest come first.
 func (l *loop) attach(e *engine.Engine, offset engine.Time, j Committer) {
 	defer l.recovered()
 	now := l.server.now()
@@ -150,7 +150,7 @@ func (l *loop) attach(e *engine.Engine, offset engine.Time, j Committer) {
 	}
 }
 
-// attach has the connection's client go on where it was.
+// attach resumes the session of the connection's client where it was.
 func (c *conn) attach(d *engine.Detached, by engine.Time, now time.Duration) {
 	l := c.loop
 	if c.phase >= draining {

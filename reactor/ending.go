@@ -92,7 +92,7 @@ func (c *conn) toRead(x *backlog) stream.Reading {
 	return stream.ReadBounded
 }
 
-// exhausted tells whether all that the client has sent was executed, and no more will
+// exhausted reports whether all that the client has sent was executed, and no more will
 // come.
 func (c *conn) exhausted() bool {
 	if !c.Ended() {
@@ -109,7 +109,7 @@ func (c *conn) exhausted() bool {
 	return c.phase <= serving && !c.HasInput()
 }
 
-// mayRetire tells whether nobody loses anything if the connection ends now: the client has sent
+// mayRetire reports whether nobody loses anything if the connection ends now: the client has sent
 // no part of a command, has all replies, and has no job. A reserve that waits may be
 // ended, or a worker could stay for ever.
 func (c *conn) mayRetire(now time.Duration) bool {

@@ -13,7 +13,7 @@ const (
 	maxDialPause = time.Second
 )
 
-// Forward has a server without an engine forward its clients to a leader, over a trunk for each loop. dial is
+// Forward makes a server without an engine forward its clients to a leader, over a trunk for each loop. dial is
 // called for each loop, by its number from 0 on, on a goroutine of its own, and again, after a pause, when it has
 // failed or the trunk has ended. It returns when its context is done, which it is when the server is
 // shut down, or given an engine. A client waits up to 6 s for a trunk, and is then reset. When the trunk ends, clients

@@ -84,7 +84,7 @@ func (s *Server) release() {
 	s.onLoops((*loop).release)
 }
 
-// release has the loop execute commands again, behind what clients have ended meanwhile.
+// release lets the loop execute commands again, behind what clients have ended meanwhile.
 func (l *loop) release() {
 	l.held = false
 	if l.server.aborting.Load() {

@@ -88,7 +88,7 @@ func (ts *testServer) untilSeenWaiting(n int64) {
 	ts.until(fmt.Sprintf("%d clients wait", n), func() bool { return ts.engine.Snapshot(0).Waiting == n })
 }
 
-// finishes tells whether a server that is to be held waits for commands that have begun.
+// finishes reports whether a server that is to be held waits for commands that have begun.
 func (ts *testServer) finishes() bool {
 	var n atomic.Int64
 	ts.onLoops(func(l *loop) {
@@ -99,7 +99,7 @@ func (ts *testServer) finishes() bool {
 	return n.Load() == int64(len(ts.loops))
 }
 
-// begins tells whether so many clients wait in commands of which a part was executed.
+// begins reports whether so many clients wait in commands of which a part was executed.
 func (ts *testServer) begins(n int64) bool {
 	var begun atomic.Int64
 	ts.onLoops(func(l *loop) {

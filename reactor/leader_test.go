@@ -903,7 +903,7 @@ func TestALeaderTakesWhateverAGatewaySays(t *testing.T) {
 	}
 }
 
-// channelIsOpen tells whether the gateway has not closed a channel.
+// channelIsOpen reports whether the gateway has not closed a channel.
 func (s *trunkScript) channelIsOpen(n uint32) (is bool) {
 	done := make(chan struct{})
 	s.loop.call(func(*loop) {

@@ -78,7 +78,7 @@ type loop struct {
 	arrivals queue.Mailbox[accept.Arrival] // connections that were accepted on another loop
 }
 
-// setEngine has the loop go on with an engine.
+// setEngine gives the loop an engine.
 func (l *loop) setEngine(e *engine.Loop, j Committer) {
 	l.engine, l.streams.Engine, l.journal = e, e, j
 }
@@ -100,7 +100,7 @@ func (l *loop) duration(at engine.Time) time.Duration {
 	return time.Duration(at - l.offset)
 }
 
-// call has the loop call f soon, or never if the loop is being ended: who waits for f keeps
+// call makes the loop call f soon, or never if the loop is being ended: who waits for f keeps
 // it from that (see Server.beginHold). Any goroutine may call it.
 func (l *loop) call(f func(*loop)) {
 	l.calls.Post(f)

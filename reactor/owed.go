@@ -11,7 +11,7 @@ var errTooMuchTotal = errors.New(
 // OwedMore implements stream.Owner.
 func (l *loop) OwedMore() { l.server.relieve() }
 
-// relieve has the loop whose client is owed most close that, if all together are owed too much.
+// relieve makes the loop whose client is owed most close that, if all together are owed too much.
 // Any loop may call it.
 func (s *Server) relieve() {
 	if s.pendingOutput() <= s.cfg.MaxOutputTotal {

@@ -34,7 +34,7 @@ type throttledLine struct {
 	at    engine.Time        // when the first may go on
 }
 
-// throttle has the connection wait in its account's line.
+// throttle puts the connection into its account's line.
 func (c *conn) throttle(r *account.Rate, now engine.Time) {
 	t := &c.loop.throttled
 	line := t.lines[r]
@@ -64,7 +64,7 @@ func (x *backlog) unthrottle() {
 	}
 }
 
-// waitsIn tells whether the connection stands in a line.
+// waitsIn reports whether the connection stands in a line.
 func (c *conn) waitsIn(line *throttledLine) bool { return line == c.throttledIn() }
 
 // next takes out a connection whose account has commands left, nil if there is none. Lines

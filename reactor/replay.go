@@ -87,7 +87,7 @@ func (c *conn) executeReplay(d *relay.Replay, now time.Duration, p []byte) (rest
 	}
 }
 
-// inParts tells whether a command goes on behind a part of it.
+// inParts reports whether a command goes on behind a part of it.
 func inParts(op codec.Op) bool {
 	return op == codec.OpPutBegin || op == codec.OpPutChunk || op == codec.OpPutTooBig
 }

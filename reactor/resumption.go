@@ -18,11 +18,11 @@ type resumption struct {
 	size    int
 }
 
-// canResume tells whether a session may go on now.
+// canResume reports whether a session may be resumed now.
 func (l *loop) canResume() bool { return !l.resumptions.Empty() && !l.held }
 
-// resumeNext has the first session go on that is to. Behind the last of a gateway those end that it has not
-// named: their clients have gone.
+// resumeNext resumes the session that has waited longest for it. Behind the last of a gateway, sessions end that it
+// has not named: their clients have gone.
 func (l *loop) resumeNext(now time.Duration) {
 	r := l.resumptions.Pop()
 	l.engine.Spend(resumeCost)
@@ -36,7 +36,7 @@ func (l *loop) resumeNext(now time.Duration) {
 	}
 }
 
-// goOn has the channel's session go on, with what has come for it meanwhile.
+// goOn resumes the channel's session, with what has come for it meanwhile.
 func (h *channel) goOn(now time.Duration, was *engine.Detached) {
 	l := h.loop
 	defer l.recovered()

@@ -7,7 +7,7 @@ import (
 	"unique"
 )
 
-// Reverify has the certificates of clients verified again. rejected is called once, on the caller's
+// Reverify verifies the certificates of clients again. rejected is called once, on the caller's
 // goroutine, with what different clients have sent in their handshakes: each a certificate and those
 // behind it, in DER. It returns those that are not accepted any more, and why. Their connections end
 // as soon as that can be in order, and at the latest after Config.Grace; what they have reserved

@@ -67,7 +67,7 @@ func (s *Server) Number(numbers []uint32) {
 // givenIDs is how many sessions have had ids of the loop's number that the loop has given, which has an engine.
 func (l *loop) givenIDs() uint64 { return max(l.sessions, l.engine.Sessions()) }
 
-// stopDialling has no loop begin a trunk any more, whatever is being dialled. Server.mu is not held.
+// stopDialling keeps the loops from beginning a trunk, whatever is being dialled. Server.mu is not held.
 func (s *Server) stopDialling() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +94,7 @@ func (l *loop) endTrunks(now time.Duration, why error) {
 	}
 }
 
-// beginForwarding has a loop without an engine forward its clients. Those that are not on record are reset.
+// beginForwarding makes a loop without an engine forward its clients. Those that are not on record are reset.
 func (l *loop) beginForwarding() {
 	defer l.recovered()
 	if l.gateway != nil {
@@ -115,7 +115,7 @@ func (l *loop) beginForwarding() {
 	l.release()
 }
 
-// goOnForwarded has a client whose session is on record be forwarded. It reports false if it cannot be.
+// goOnForwarded forwards a client whose session is on record. It reports false if it cannot be.
 func (c *conn) goOnForwarded(d *engine.Detached, now time.Duration) bool {
 	l := c.loop
 	head, ok := c.unexecuted(d)

@@ -97,7 +97,7 @@ func (s *rolesServer) before() {
 	s.goneOn()
 }
 
-// discards tells whether a client is in the middle of a line, or a body, of which a part is not kept.
+// discards reports whether a client is in the middle of a line, or a body, of which a part is not kept.
 func (s *rolesServer) discards() bool {
 	var found atomic.Bool
 	s.ts.onLoops(func(l *loop) {

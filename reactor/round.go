@@ -145,13 +145,13 @@ func takeLast(list *[]*conn) *conn {
 	return c
 }
 
-// canRun tells whether a connection in the run queue may go on.
+// canRun reports whether a connection in the run queue may go on.
 func (l *loop) canRun() bool { return !l.run.Empty() && !l.held }
 
-// canAdmit tells whether a connection that has arrived may begin.
+// canAdmit reports whether a connection that has arrived may begin.
 func (l *loop) canAdmit() bool { return !l.arrivals.Empty() && !l.held }
 
-// left tells whether turn would do something.
+// left reports whether turn would do something.
 func (l *loop) left(now time.Duration) bool {
 	d := l.deadlines.first()
 	return l.canRun() || l.throttledAt() <= now || l.streams.HasWritable() || l.canAdmit() || l.canResume() ||

@@ -108,7 +108,7 @@ func (s *Server) Abort() {
 	_ = s.Shutdown(context.Background())
 }
 
-// beginAbort has all connections reset.
+// beginAbort resets all connections.
 func (s *Server) beginAbort() {
 	s.abort.Do(func() {
 		s.aborting.Store(true)

@@ -226,7 +226,7 @@ func (t *trunkLine) pending() int {
 	return n
 }
 
-// soil has the trunk written at the end of the round.
+// soil notes that the trunk is to be written at the end of the round.
 func (t *trunkLine) soil() {
 	if !t.dirty {
 		t.dirty = true
@@ -380,7 +380,7 @@ func (t *trunkLine) sent(n int) {
 	}
 }
 
-// awaitOutput has the loop told, once, when the socket takes output.
+// awaitOutput makes the poller report, once, that the socket takes output.
 func (t *trunkLine) awaitOutput() error {
 	if err := t.loop.gnet.AwaitOutput(int(t.fd), t.registered); err != nil {
 		return fmt.Errorf("waiting until it takes output: %w", err)
@@ -389,7 +389,7 @@ func (t *trunkLine) awaitOutput() error {
 	return nil
 }
 
-// relieve has the end told that there is room.
+// relieve notes that the end is to hear that there is room.
 func (t *trunkLine) relieve() {
 	if !t.relieved {
 		t.relieved = true
@@ -507,5 +507,5 @@ func (ts *trunks) turn(now time.Duration) {
 	}
 }
 
-// left tells whether turn would do something.
+// left reports whether turn would do something.
 func (ts *trunks) left(now time.Duration) bool { return len(ts.relieved) > 0 || ts.tick <= now }
