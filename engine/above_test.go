@@ -119,7 +119,7 @@ type history struct {
 func (s *Session) history() *history {
 	h := &history{
 		opened: s.opened, commands: s.commands, bytesIn: s.bytesIn, bytesOut: s.bytesOut, flags: s.flags,
-		listed: s.loop.listed[s],
+		listed: s.loop.tx.listEnds[&s.client],
 	}
 	if w := s.wait; w != nil {
 		h.since = w.since
@@ -148,10 +148,10 @@ func (s *Session) remember(h *history, by Time) {
 	l := s.loop
 	l.counts.opened.Add(-1) // it is no new one
 	if h.listed != (listEnd{}) {
-		if l.listed == nil {
-			l.listed = make(map[*Session]listEnd)
+		if l.tx.listEnds == nil {
+			l.tx.listEnds = make(map[*client]listEnd)
 		}
-		l.listed[s] = h.listed
+		l.tx.listEnds[&s.client] = h.listed
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 // batching is a reserve-batch that has reserved jobs.
-type batching struct{ batch }
+type batching struct{ work }
 
 // reserveBatch takes up to as many ready jobs as the command asks for, as that many
 // reserves in one moment would, or waits for the first one.
@@ -21,9 +21,8 @@ func (s *Session) reserveBatch(now Time, cmd *codec.Command, out *Output) Outcom
 
 func (s *Session) reserveUpTo(count int, now, until Time, out *Output) Outcome {
 	s.becomeWorker()
-	b := &batching{batchOf(count)}
 	q := s.request(now, until)
-	v, err := s.loop.tx.ReserveBatch(now, &q, &b.batch, out)
+	b, v, err := s.loop.tx.ReserveBatch(now, &q, count, out)
 	switch {
 	case err != nil:
 		out.Reply(codec.ReplyOutOfMemory)
@@ -35,7 +34,7 @@ func (s *Session) reserveUpTo(count int, now, until Time, out *Output) Outcome {
 		s.timedOut(out, v, count)
 		return Done
 	}
-	outcome := b.turn(s, now, out)
+	outcome := batching{b}.turn(s, now, out)
 	if outcome == Wait {
 		s.wait.since = now // see WaitingSince
 	}
@@ -45,21 +44,21 @@ func (s *Session) reserveUpTo(count int, now, until Time, out *Output) Outcome {
 // handedBatch goes on with a reserve-batch that has waited for the job with the given id. It returns false if
 // the session does not have that any more.
 func (s *Session) handedBatch(id uint64, pos journal.Pos, count int, now Time, out *Output) (outcome Outcome, ok bool) {
-	b := &batching{batchOf(count)}
 	q := s.request(now, now)
-	if !s.loop.tx.HandedBatch(now, &q, &b.batch, id, pos) {
+	b := s.loop.tx.HandedBatch(now, &q, count, id, pos)
+	if b == nil {
 		return Done, false
 	}
-	return b.turn(s, now, out), true
+	return batching{b}.turn(s, now, out), true
 }
 
 // turn puts a part of the reply together, and sends it when it is whole.
-func (b *batching) turn(s *Session, now Time, out *Output) Outcome {
-	more, ok := b.Turn(&s.loop.tx, now, &s.client, s.flags&isInformed != 0, out)
+func (b batching) turn(s *Session, now Time, out *Output) Outcome {
+	_, more, err := b.Turn(&s.loop.tx, now, out)
 	switch {
 	case more:
 		return s.yield(b)
-	case !ok:
+	case err != nil:
 		return Quit
 	}
 	return Done

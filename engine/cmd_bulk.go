@@ -10,9 +10,9 @@ import (
 // bulk answers a command over many jobs of a tube, which b is to carry out, unless err says why there is
 // none. The reply is this word and how many jobs there were.
 func (s *Session) bulk(now Time, b *bulk, reply string, err error, out *Output) Outcome {
-	more := false
+	n, more := 0, false
 	if err == nil {
-		more, err = b.Turn(&s.loop.tx, now, out)
+		n, more, err = b.Turn(&s.loop.tx, now, out)
 	}
 	switch {
 	case more:
@@ -22,7 +22,7 @@ func (s *Session) bulk(now Time, b *bulk, reply string, err error, out *Output) 
 	case err != nil:
 		out.Answer(err, "")
 	default:
-		out.Buf = codec.AppendCount(out.Buf, reply, uint64(b.Done()))
+		out.Buf = codec.AppendCount(out.Buf, reply, uint64(n))
 	}
 	return Done
 }

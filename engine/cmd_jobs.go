@@ -8,8 +8,8 @@ type listingJobs struct{ *survey }
 // listJobs lists the first jobs of a tube in one state, or those behind the job with the
 // command's id.
 func (s *Session) listJobs(now Time, cmd *codec.Command, out *Output) Outcome {
-	l := s.loop
-	v, err := l.tx.Survey(now, cmd.Tube, cmd.State, int(cmd.Bound), cmd.ID, l.listed[s], s.permits(), out)
+	v, err := s.loop.tx.Survey(
+		now, &s.client, cmd.Tube, cmd.State, int(cmd.Bound), cmd.ID, s.permits(), out)
 	if err != nil {
 		out.Answer(err, "")
 		return Done
@@ -18,28 +18,25 @@ func (s *Session) listJobs(now Time, cmd *codec.Command, out *Output) Outcome {
 }
 
 func (li listingJobs) turn(s *Session, now Time, out *Output) Outcome {
-	l := s.loop
-	if li.Turn(&l.tx, now) {
+	pos, more := li.Turn(&s.loop.tx, now)
+	if more {
 		return s.yield(li)
 	}
-	if end, ok := li.End(); ok {
-		if l.listed == nil {
-			l.listed = make(map[*Session]listEnd)
-		}
-		l.listed[s] = end
-	}
-	jobs, pos := li.Jobs()
-	return (&listing{items: &jobItems{jobs}, counted: &jobItems{jobs}, pos: pos}).turn(s, now, out)
+	return (&listing{items: &jobItems{found: li.survey}, counted: &jobItems{found: li.survey}, pos: pos}).turn(s, now, out)
 }
 
 // jobItems are the jobs in a list.
-type jobItems struct{ foundJobs }
+type jobItems struct {
+	found *survey
+	at    int // the next one
+}
 
 func (ji *jobItems) next(b []byte) (_ []byte, ok bool) {
-	x, ok := ji.Next()
+	x, ok := ji.found.At(ji.at)
 	if !ok {
 		return b, false
 	}
+	ji.at++
 	y := yaml(b)
 	y.number("- id", x.ID)
 	y.number("  pri", uint64(x.Pri))

@@ -7,13 +7,13 @@ import "trellis/codec"
 // make it longer.
 func (s *Session) kick(now Time, bound uint32, out *Output) Outcome {
 	var b bulk
-	s.loop.tx.Kick(now, &s.client, &b, bound)
-	return s.bulk(now, &b, "KICKED", nil, out)
+	err := s.loop.tx.Kick(now, &b, &s.client, nil, bound, out)
+	return s.bulk(now, &b, "KICKED", err, out)
 }
 
 // kickTube is kick for the tube that the command names.
 func (s *Session) kickTube(now Time, cmd *codec.Command, out *Output) Outcome {
 	var b bulk
-	err := s.loop.tx.KickTube(now, &b, cmd.Tube, cmd.Bound, out)
+	err := s.loop.tx.Kick(now, &b, &s.client, cmd.Tube, cmd.Bound, out)
 	return s.bulk(now, &b, "KICKED", err, out)
 }

@@ -15,13 +15,14 @@ func (s *Session) peekFirst(now Time, op codec.Op, out *Output) {
 	case codec.OpPeekDelayed:
 		of = codec.Delayed
 	}
-	out.Answer(s.loop.tx.PeekFirst(now, &s.client, of, out), "")
+	_, err := s.loop.tx.PeekTube(now, &s.client, nil, of, out)
+	out.Answer(err, "")
 }
 
 // peekTube shows the first job of a tube in one state, of the reserved ones that with
 // the smallest id.
 func (s *Session) peekTube(now Time, cmd *codec.Command, out *Output) Outcome {
-	rest, err := s.loop.tx.PeekTube(now, cmd.Tube, cmd.State, out)
+	rest, err := s.loop.tx.PeekTube(now, &s.client, cmd.Tube, cmd.State, out)
 	if rest != nil {
 		return peekingReserved{rest}.turn(s, now, out)
 	}
@@ -30,10 +31,10 @@ func (s *Session) peekTube(now Time, cmd *codec.Command, out *Output) Outcome {
 }
 
 // peekingReserved is a peek-tube of a tube's reserved jobs.
-type peekingReserved struct{ *reservedPeek }
+type peekingReserved struct{ work }
 
 func (p peekingReserved) turn(s *Session, now Time, out *Output) Outcome {
-	more, err := p.Turn(&s.loop.tx, now, out)
+	_, more, err := p.Turn(&s.loop.tx, now, out)
 	if more {
 		return s.yield(p)
 	}

@@ -9,16 +9,17 @@ func (s *Session) touch(now Time, id uint64, out *Output) {
 }
 
 // touchingAll is a touch-all: it touches what the session has reserved when it begins.
-type touchingAll struct{ touches }
+type touchingAll struct{ work }
 
 func (s *Session) touchAll(now Time, out *Output) Outcome {
-	return (&touchingAll{touchesOf(&s.client, now, out)}).turn(s, now, out)
+	return touchingAll{s.loop.tx.TouchAll(now, &s.client, out)}.turn(s, now, out)
 }
 
-func (ta *touchingAll) turn(s *Session, now Time, out *Output) Outcome {
-	if ta.Turn(&s.loop.tx, now, out) {
+func (ta touchingAll) turn(s *Session, now Time, out *Output) Outcome {
+	n, more, _ := ta.Turn(&s.loop.tx, now, out)
+	if more {
 		return s.yield(ta)
 	}
-	out.Buf = codec.AppendCount(out.Buf, "TOUCHED_ALL", ta.Touched())
+	out.Buf = codec.AppendCount(out.Buf, "TOUCHED_ALL", uint64(n))
 	return Done
 }

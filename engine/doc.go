@@ -65,7 +65,7 @@
 // The floors meet at the operations of a tx. Each locks the shards that it needs, does all that
 // belongs to it, and unlocks them, which hands jobs over, wakes loops and fires groups: Release looks for
 // the job, decides what becomes of it, records that, and dispatches its tube. What takes long is a value with a
-// method Turn (bulk, batch, survey, touches), which does as much as the round's budget allows.
+// method Turn (work), which does as much as the round's budget allows.
 // So a command's file shows what the command asks for, the operation, and the reply. A test lists all
 // that the floor above may use (floors_test.go).
 //

@@ -18,9 +18,9 @@ import (
 var seam = strings.Fields(`
 	tx shared init defaultTube alarmBy recordIn journalCounters
 	tubeNames client flags tubeUsed watching tubeWatched isClaimed
-	source goOnRecord touches touchesOf
-	request verdict gotJob mustWait timedOut deadlineSoon batch batchOf weights weightsOf
-	incoming errDuplicate errRefused raisedState bulk survey listEnd foundJobs reservedPeek
+	source goOnRecord
+	request verdict gotJob mustWait timedOut deadlineSoon weights weightsOf
+	incoming errDuplicate errRefused raisedState bulk survey work
 	reservationSet enterSession endSession dismissNumber recordsHolds recordsAll barrierPos
 	groupCount groupNamed settingList allSettings accountNamed tally notFound
 `)

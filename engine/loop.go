@@ -77,7 +77,6 @@ type Loop struct {
 
 	stopping bool // the server ends: sessions that close have not failed at their jobs
 
-	listed  map[*Session]listEnd  // where the last list-jobs of each session that sent one ended
 	weights map[*Session]*weights // of the sessions that have some
 
 	number   uint32 // of the ids of sessions that are opened without one; 0 for none

@@ -185,29 +185,19 @@ func (s *Session) answerReserve(now Time, id uint64, out *Output) Answer {
 
 // answerBatch hands out again what the session still has of some jobs.
 func (s *Session) answerBatch(now Time, effects []journal.Effect, out *Output) (Answer, Outcome) {
-	b := &batching{batchOf(0)}
-	whole := s.flags&isInformed == 0
-	for _, id := range lastHeld(effects) {
-		if !b.Add(&s.loop.tx, now, id, &s.client) {
-			whole = false
-		}
-		s.loop.budget--
-	}
-	if b.Empty() {
+	b, same := s.loop.tx.RepeatBatch(now, &s.client, lastHeld(effects), s.flags&isInformed != 0)
+	if b == nil {
 		return NotDone, Done
 	}
-	if whole {
-		b.MustBeWhole()
-	}
 	s.becomeWorker()
-	outcome := b.turn(s, now, out)
+	outcome := batching{b}.turn(s, now, out)
 	switch {
 	case outcome == Wait:
 		s.wait.since = now // see WaitingSince
 	case outcome == Quit:
 		return NoAnswer, Done
 	}
-	if whole {
+	if same {
 		return SameAnswer, outcome
 	}
 	return OtherAnswer, outcome

@@ -50,7 +50,6 @@ func (s *Session) finishClose(now Time) (done bool) {
 	}
 	s.flags &^= isClosing
 	s.wait = nil
-	delete(l.listed, s)
 	delete(l.weights, s)
 	return true
 }

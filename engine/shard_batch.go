@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"errors"
+
 	"trellis/binlog/journal"
 	"trellis/codec"
 	"trellis/engine/internal/reply"
@@ -14,6 +16,9 @@ const maxBatchBytes = 8 << 20
 // they are, so it is put together before any of it is sent; small bodies are copied a
 // few at a time.
 type batch struct {
+	of       *client
+	informed bool // the client is told more of each job
+
 	most  int
 	jobs  []batchJob
 	bytes int // of their bodies
@@ -25,12 +30,6 @@ type batch struct {
 	small  int    // how many jobs are in data
 	large  []largeJob
 }
-
-// batchOf is a batch of at most so many jobs.
-func batchOf(most int) batch { return batch{most: most} }
-
-// MustBeWhole says that no job may be left out from now on: the client may have a part of the reply.
-func (b *batch) MustBeWhole() { b.whole = true }
 
 type batchJob struct {
 	shard *shard
@@ -88,9 +87,10 @@ func (b *batch) take(c *tx, q *request) error {
 	return nil
 }
 
-// ReserveBatch reserves up to b.most jobs for the client of q, as that many reserves in one moment would. If
-// there is none, it does what Reserve does then.
-func (c *tx) ReserveBatch(now Time, q *request, b *batch, out *reply.Output) (verdict, error) {
+// ReserveBatch reserves up to so many jobs for the client of q, as that many reserves in one moment would, and returns
+// what puts the reply together. If there is none, it does what Reserve does then.
+func (c *tx) ReserveBatch(now Time, q *request, most int, out *reply.Output) (work, verdict, error) {
+	b := &batch{of: q.Client, informed: q.Informed, most: most}
 	set := q.Client.watchedShards | q.Client.reserved.set()
 	c.lockAll(set, now)
 	v, err := gotJob, b.take(c, q)
@@ -101,81 +101,88 @@ func (c *tx) ReserveBatch(now Time, q *request, b *batch, out *reply.Output) (ve
 		v = c.waitOr(now, q, out)
 	}
 	c.unlockAll(set)
-	return v, err
+	return b, v, err
 }
 
-// HandedBatch makes b the batch that begins with the job of that id, for which the client of q has waited,
-// and which the reply depends on pos. It returns false if the client does not have the job any more.
-func (c *tx) HandedBatch(now Time, q *request, b *batch, id uint64, pos journal.Pos) bool {
+// HandedBatch is ReserveBatch, and begins with the job of that id, for which the client of q has waited, and which the
+// reply depends on pos. It returns nil if the client does not have the job any more.
+func (c *tx) HandedBatch(now Time, q *request, most int, id uint64, pos journal.Pos) work {
 	sh, _, j := c.shared.lockJob(c, id, now)
 	if sh == nil {
-		return false
+		return nil
 	}
 	has, size := sh.reservedBy(q.Client.reserved, j), int(j.size)
 	sh.unlock(c)
 	if !has {
-		return false
+		return nil
 	}
-	b.jobs, b.bytes, b.pos = []batchJob{{sh, id}}, size, pos
+	b := &batch{of: q.Client, informed: q.Informed, most: most, jobs: []batchJob{{sh, id}}, bytes: size, pos: pos}
 	c.lockAll(q.Client.watchedShards, now)
 	_ = b.take(c, q) // without memory there are fewer
 	c.unlockAll(q.Client.watchedShards)
-	return true
+	return b
 }
 
-// Add adds a job to the batch if the client has it.
-func (b *batch) Add(c *tx, now Time, id uint64, cl *client) bool {
-	sh, _, j := c.shared.lockJob(c, id, now)
-	if sh == nil {
-		return false
+// RepeatBatch returns what puts together the reply to a reserve-batch again that has reserved these jobs, as far as the
+// client has them still; nil if it has none. The reply is the same if it has all and is not told more of them: then
+// none may be left out any more, as the client may have a part of it.
+func (c *tx) RepeatBatch(now Time, cl *client, ids []uint64, informed bool) (rest work, same bool) {
+	b := &batch{of: cl, informed: informed}
+	for _, id := range ids {
+		if sh, _, j := c.shared.lockJob(c, id, now); sh != nil {
+			if sh.reservedBy(cl.reserved, j) {
+				b.jobs = append(b.jobs, batchJob{sh, id})
+			}
+			sh.unlock(c)
+		}
+		c.spend(1)
 	}
-	has := sh.reservedBy(cl.reserved, j)
-	if has {
-		b.jobs = append(b.jobs, batchJob{sh, id})
+	if len(b.jobs) == 0 {
+		return nil, false
 	}
-	sh.unlock(c)
-	return has
+	b.whole = !informed && len(b.jobs) == len(ids)
+	return b, b.whole
 }
 
-// Empty reports whether no job was reserved.
-func (b *batch) Empty() bool { return len(b.jobs) == 0 }
+// errGone: a job of which the client may have been told is not there any more.
+var errGone = errors.New("a job of a batch has gone")
 
 // batchSlice is how many bytes of bodies are copied before others have their turn.
 const batchSlice = 128 << 10
 
-// Turn puts a part of the reply together, and appends it when it is whole. It returns true if there is more to
-// do. A job that has gone meanwhile is left out; ok is false if none may be.
-func (b *batch) Turn(c *tx, now Time, cl *client, informed bool, out *reply.Output) (more, ok bool) {
-	n, copied := len(b.jobs), 0
-	for ; b.looked < n && copied < batchSlice; b.looked++ {
-		copied += b.copyJob(c, now, b.jobs[b.looked], cl, informed)
+// Turn implements work. It puts a part of the reply together, and appends it when it is whole. A job that has gone
+// meanwhile is left out; it is an error if none may be.
+func (b *batch) Turn(c *tx, now Time, out *reply.Output) (n int, more bool, err error) {
+	copied := 0
+	for ; b.looked < len(b.jobs) && copied < batchSlice; b.looked++ {
+		copied += b.copyJob(c, now, b.jobs[b.looked])
 	}
 	c.spend(copied >> 10)
-	if b.looked < n {
-		return true, true
+	if b.looked < len(b.jobs) {
+		return 0, true, nil
 	}
-	b.pinLarge(c, now, cl, informed)
-	if b.whole && b.small+len(b.large) < n {
+	b.pinLarge(c, now)
+	if n = b.small + len(b.large); b.whole && n < len(b.jobs) {
 		for i := range b.large {
 			b.large[i].body.Release()
 		}
-		return false, false
+		return 0, false, errGone
 	}
 	b.appendTo(out)
-	return false, true
+	return n, false, nil
 }
 
 // copyJob appends a job to the data, or notes where it belongs if its body is large.
-func (b *batch) copyJob(c *tx, now Time, x batchJob, cl *client, informed bool) (bytes int) {
+func (b *batch) copyJob(c *tx, now Time, x batchJob) (bytes int) {
 	sh := x.shard
 	sh.lock(c, now)
 	defer sh.unlock(c)
 	switch _, j := sh.find(x.id); {
-	case j == nil || !sh.reservedBy(cl.reserved, j):
+	case j == nil || !sh.reservedBy(b.of.reserved, j):
 	case j.size >= pinnedSize:
 		b.large = append(b.large, largeJob{batchJob: x, at: len(b.data)})
 	default:
-		b.data = sh.appendReservedLine(b.data, j, informed)
+		b.data = sh.appendReservedLine(b.data, j, b.informed)
 		b.data = append(b.data, sh.body(j)...)
 		b.data = append(b.data, "\r\n"...)
 		b.small++
@@ -185,13 +192,13 @@ func (b *batch) copyJob(c *tx, now Time, x batchJob, cl *client, informed bool) 
 }
 
 // pinLarge pins the bodies of large jobs. Those that have gone meanwhile are left out.
-func (b *batch) pinLarge(c *tx, now Time, cl *client, informed bool) {
+func (b *batch) pinLarge(c *tx, now Time) {
 	held := b.large[:0]
 	for _, x := range b.large {
 		sh := x.shard
 		sh.lock(c, now)
-		if _, j := sh.find(x.id); j != nil && sh.reservedBy(cl.reserved, j) {
-			x.line = sh.appendReservedLine(nil, j, informed)
+		if _, j := sh.find(x.id); j != nil && sh.reservedBy(b.of.reserved, j) {
+			x.line = sh.appendReservedLine(nil, j, b.informed)
 			x.body = sh.pin(j, 0)
 			held = append(held, x)
 		}

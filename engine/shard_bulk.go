@@ -49,37 +49,26 @@ const (
 	moveSliceBytes = 64 << 10      // of bodies that are copied
 )
 
-// Kick makes b, which is zero, a kick of at most bound jobs of the tube that the client uses: the buried ones
-// or, if none is buried, delayed ones.
-func (c *tx) Kick(now Time, cl *client, b *bulk, bound uint32) {
-	t := cl.used
-	t.shard.lock(c, now)
-	b.beginKick(t, bound)
-	t.shard.unlock(c)
-}
-
-// KickTube is Kick for the tube of that name.
-func (c *tx) KickTube(now Time, b *bulk, name []byte, bound uint32, out *reply.Output) error {
-	sh, t := c.lockTube(now, name, out)
+// Kick makes b, which is zero, a kick of at most bound jobs of the tube of that name, nil for the one that the client
+// uses: the buried ones or, if none is buried, delayed ones.
+func (c *tx) Kick(now Time, b *bulk, cl *client, name []byte, bound uint32, out *reply.Output) error {
+	sh, t := c.lockTubeOr(now, name, cl, out)
 	if t == nil {
 		return reply.ErrNotFound
 	}
-	b.beginKick(t, bound)
-	sh.unlock(c)
-	return nil
-}
-
-// beginKick makes b a kick of at most bound jobs of a tube, whose shard is locked.
-func (b *bulk) beginKick(t *tube, bound uint32) {
 	from := delayed
 	if t.buried.Len() > 0 {
 		from = buried
 	}
 	b.begin(t, kick, from, bound)
+	sh.unlock(c)
+	return nil
 }
 
 // MoveJobs makes b, which is zero, a move of the first jobs of a tube in one state to another tube.
-func (c *tx) MoveJobs(now Time, b *bulk, name []byte, of codec.State, bound uint32, to []byte, out *reply.Output) error {
+func (c *tx) MoveJobs(
+	now Time, b *bulk, name []byte, of codec.State, bound uint32, to []byte, out *reply.Output,
+) error {
 	sh, t := c.lockTube(now, name, out)
 	if t == nil {
 		return reply.ErrNotFound
@@ -113,9 +102,8 @@ func (b *bulk) from(t *tube, in state, bound uint32) {
 	b.most = int(min(int64(bound), int64(n)))
 }
 
-// Turn does as much as the round's budget allows. It returns true if there is more to do. An error is why
-// nothing could be done, or [journal.ErrRoom], after which b goes on when the journal has room.
-func (b *bulk) Turn(c *tx, now Time, out *reply.Output) (more bool, err error) {
+// Turn implements work.
+func (b *bulk) Turn(c *tx, now Time, out *reply.Output) (n int, more bool, err error) {
 	changes := out.Aside() // out depends on them no sooner than it has the reply
 	for more = true; more; {
 		c.lockAll(b.locks, now)
@@ -126,23 +114,20 @@ func (b *bulk) Turn(c *tx, now Time, out *reply.Output) (more bool, err error) {
 		c.spend(lockCost)
 		switch {
 		case errors.Is(err, journal.ErrRoom), err != nil && b.done == 0:
-			return false, err
+			return 0, false, err
 		case err != nil:
 			more = false // the others stay as they are
 		}
 		if more && !c.left() {
-			return true, nil
+			return b.done, true, nil
 		}
 	}
 	out.DependOn(b.pos)
 	if b.done == 0 {
 		out.DependOn(b.shard.dependsOnEnds())
 	}
-	return false, nil
+	return b.done, false, nil
 }
-
-// Done is how many jobs it was done to.
-func (b *bulk) Done() int { return b.done }
 
 // full reports whether others are to get the locks.
 func (b *bulk) full() bool { return *b.shard.by.budget <= b.end }

@@ -56,6 +56,7 @@ func (c *tx) Depart(now Time, cl *client, session uint64, parts, stopping bool) 
 	}
 	c.attend(now, cl.used, -1, 0)
 	cl.used = nil
+	delete(c.listEnds, cl)
 	if session != 0 {
 		c.shared.endSession(session, cl.reserved)
 		cl.reserved = nil

@@ -105,17 +105,10 @@ func (c *tx) Peek(now Time, id uint64, out *reply.Output) error {
 	return nil
 }
 
-// PeekFirst is Peek for the first job in a state of the tube that the client uses, which is not reserved.
-func (c *tx) PeekFirst(now Time, cl *client, of codec.State, out *reply.Output) error {
-	t, sh := cl.used, cl.used.shard
-	sh.lock(c, now)
-	return c.peekFirst(sh, t, stateOf(of), out)
-}
-
-// PeekTube is PeekFirst for the tube of that name. Of reserved jobs, rest has to find the one with the smallest
-// id; otherwise it is nil.
-func (c *tx) PeekTube(now Time, name []byte, of codec.State, out *reply.Output) (rest *reservedPeek, err error) {
-	sh, t := c.lockTube(now, name, out)
+// PeekTube is Peek for the first job in a state of the tube of that name, nil for the one that the client uses. Of
+// reserved jobs, rest has to find the one with the smallest id; otherwise it is nil.
+func (c *tx) PeekTube(now Time, cl *client, name []byte, of codec.State, out *reply.Output) (rest work, err error) {
+	sh, t := c.lockTubeOr(now, name, cl, out)
 	switch {
 	case t == nil:
 		return nil, reply.ErrNotFound

@@ -14,11 +14,10 @@ const (
 	peekAgain      = 3
 )
 
-// Turn does as much as the round's budget allows, and returns true if there is more to do. At the end it
-// appends the job, or returns reply.ErrNotFound.
-func (p *reservedPeek) Turn(c *tx, now Time, out *reply.Output) (more bool, err error) {
+// Turn implements work. At the end it appends the job, or returns reply.ErrNotFound.
+func (p *reservedPeek) Turn(c *tx, now Time, out *reply.Output) (n int, more bool, err error) {
 	if !p.run(c, now) {
-		return true, nil
+		return 0, true, nil
 	}
 	sh := p.shard
 	defer sh.unlock(c)
@@ -26,15 +25,15 @@ func (p *reservedPeek) Turn(c *tx, now Time, out *reply.Output) (more bool, err 
 	for i := range p.found {
 		if _, j := sh.find(p.found[i].id); j != nil && j.state == reserved && sh.tubes[j.tube].name == p.tube {
 			sh.appendFound(out, j)
-			return false, nil
+			return 1, false, nil
 		}
 	}
 	if len(p.found) > 0 && p.again > 0 {
 		p.survey = newSurvey(sh, p.tube, reserved, peekCandidates)
 		p.again--
-		return true, nil
+		return 0, true, nil
 	}
 	// Reservations here are so short that the first ones are over before all are known.
 	out.DependOn(sh.dependsOnEnds())
-	return false, reply.ErrNotFound
+	return 0, false, reply.ErrNotFound
 }

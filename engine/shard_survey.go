@@ -17,9 +17,10 @@ import (
 // are asked for.
 type survey struct {
 	scan
-	state state
-	most  int
-	after sortKey
+	client *client // who has asked for it; nil if none has
+	state  state
+	most   int
+	after  sortKey
 
 	begun bool
 	met   bool        // all jobs were
@@ -66,10 +67,11 @@ func newSurvey(sh *shard, name string, of state, most int) *survey {
 // ones, or those behind the job with that id. It may be the one at which the client's last list has ended.
 // A job in a tube that is not permitted is not known; nil permits all.
 func (c *tx) Survey(
-	now Time, name []byte, in codec.State, most int, behind uint64, last listEnd, permits func(string) bool, out *reply.Output,
+	now Time, cl *client, name []byte, in codec.State, most int, behind uint64, permits func(string) bool,
+	out *reply.Output,
 ) (*survey, error) {
 	of := stateOf(in)
-	after, known := c.behind(now, name, of, behind, last, permits)
+	after, known := c.behind(now, name, of, behind, c.listEnds[cl], permits)
 	sh, t := c.lockTube(now, name, out)
 	if t == nil {
 		return nil, reply.ErrNotFound
@@ -78,7 +80,7 @@ func (c *tx) Survey(
 		return nil, c.refuse(sh, out)
 	}
 	v := newSurvey(sh, t.name, of, most)
-	v.after = after
+	v.client, v.after = cl, after
 	sh.unlock(c)
 	return v, nil
 }
@@ -116,21 +118,27 @@ func (c *tx) behind(
 
 const sortSlice = 256 // jobs that are put into order in one go
 
-// Turn does as much as the round's budget allows. It returns false when all was found.
-func (v *survey) Turn(c *tx, now Time) (more bool) {
+// Turn does as much as the round's budget allows. When all was found, the list depends on pos.
+func (v *survey) Turn(c *tx, now Time) (pos journal.Pos, more bool) {
 	if !v.met {
 		if !v.run(c, now) {
-			return true
+			return 0, true
 		}
 		v.met, v.at, v.pos = true, v.shard.now, v.shard.dependsOn(v.shard.now)
 		v.shard.unlock(c)
 	}
 	for v.sort(sortSlice) {
 		if c.spend(sortSlice); !c.left() {
-			return true
+			return 0, true
 		}
 	}
-	return false
+	if n := len(v.found); n > 0 {
+		if c.listEnds == nil {
+			c.listEnds = make(map[*client]listEnd)
+		}
+		c.listEnds[v.client] = listEnd{v.tube, v.state, v.found[n-1].sortKey}
+	}
+	return v.pos, false
 }
 
 // run looks at slices of jobs until all were looked at, and then holds the lock. It returns
@@ -150,37 +158,15 @@ func (v *survey) run(c *tx, now Time) (done bool) {
 	}
 }
 
-// End is where the list of what was found ends, and false if nothing was.
-func (v *survey) End() (end listEnd, ok bool) {
-	n := len(v.found)
-	if n == 0 {
-		return end, false
-	}
-	return listEnd{v.tube, v.state, v.found[n-1].sortKey}, true
-}
-
-// Jobs are what was found, and the position in the journal that they depend on.
-func (v *survey) Jobs() (foundJobs, journal.Pos) {
-	return foundJobs{v.found, v.at, v.state == delayed || v.state == reserved}, v.pos
-}
-
-// foundJobs go through what a survey has found.
-type foundJobs struct {
-	list  []listed
-	at    Time // when the survey was finished
-	timed bool // they have a time that is left
-}
-
-// Next returns the next job, and false at the end.
-func (f *foundJobs) Next() (x stats.ListedJob, ok bool) {
-	if len(f.list) == 0 {
+// At returns the i-th of the jobs that were found, and false behind the last one.
+func (v *survey) At(i int) (x stats.ListedJob, ok bool) {
+	if i >= len(v.found) {
 		return x, false
 	}
-	e := &f.list[0]
-	f.list = f.list[1:]
-	x = stats.ListedJob{ID: e.id, Pri: e.pri, Size: e.size, Age: max(0, f.at-e.created), Left: -1}
-	if f.timed {
-		x.Left = max(0, e.at-f.at)
+	e := &v.found[i]
+	x = stats.ListedJob{ID: e.id, Pri: e.pri, Size: e.size, Age: max(0, v.at-e.created), Left: -1}
+	if v.state == delayed || v.state == reserved {
+		x.Left = max(0, e.at-v.at)
 	}
 	return x, true
 }

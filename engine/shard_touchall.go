@@ -12,20 +12,17 @@ type touches struct {
 	at           Time          // when they began
 	reservations *reservations // of the session, which is next
 	cursor       ref           // of a scan of their shard; 0 if there is none
-	touched      uint64
+	touched      int
 	changes      reply.Output // what the touches depend on
 }
 
-// touchesOf are those of all reservations that a session has now, by the command for whose reply out is.
-func touchesOf(cl *client, now Time, out *reply.Output) touches {
-	return touches{at: now, reservations: cl.reserved.list(), changes: out.Aside()}
+// TouchAll begins to touch all that a client has reserved now, by the command for whose reply out is.
+func (c *tx) TouchAll(now Time, cl *client, out *reply.Output) work {
+	return &touches{at: now, reservations: cl.reserved.list(), changes: out.Aside()}
 }
 
-// Touched is how many reservations were touched.
-func (ts *touches) Touched() uint64 { return ts.touched }
-
-// Turn touches as many as the round's budget allows. It returns false when all are.
-func (ts *touches) Turn(c *tx, now Time, out *reply.Output) (more bool) {
+// Turn implements work.
+func (ts *touches) Turn(c *tx, now Time, out *reply.Output) (n int, more bool, err error) {
 	for ts.reservations != nil {
 		h := ts.reservations
 		sh := h.shard
@@ -37,13 +34,13 @@ func (ts *touches) Turn(c *tx, now Time, out *reply.Output) (more bool) {
 			ts.scan(h)
 		}
 		sh.unlock(c)
-		c.spend(int(ts.touched-before) + scanCost)
+		c.spend(ts.touched - before + scanCost)
 		if !c.left() && ts.reservations != nil {
-			return true
+			return ts.touched, true, nil
 		}
 	}
 	out.DependOn(ts.changes.Pos)
-	return false
+	return ts.touched, false, nil
 }
 
 // few touches all of a few reservations.

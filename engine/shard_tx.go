@@ -39,6 +39,7 @@ type purse struct {
 
 	loop     rouser               // wakes the loop
 	closings map[*client]*closing // of closed clients that have something left to give back
+	listEnds map[*client]listEnd  // where the last list-jobs of each client that sent one ended
 }
 
 // A rouser wakes a loop that sleeps in its poll.
@@ -123,6 +124,16 @@ func (c *tx) lockTube(now Time, name []byte, out *reply.Output) (sh *shard, t *t
 	return sh, t
 }
 
+// lockTubeOr is lockTube, and for nil locks the shard of the tube that the client uses.
+func (c *tx) lockTubeOr(now Time, name []byte, cl *client, out *reply.Output) (sh *shard, t *tube) {
+	if name != nil {
+		return c.lockTube(now, name, out)
+	}
+	t = cl.used
+	t.shard.lock(c, now)
+	return t.shard, t
+}
+
 // lockJob locks the shard of a job and returns the job. If there is none, it holds no lock, sh is nil, and
 // out depends on the last ends in all shards.
 func (c *tx) lockJob(now Time, id uint64, out *reply.Output) (sh *shard, r ref, j *job) {
@@ -150,7 +161,9 @@ func (c *tx) refuse(sh *shard, out *reply.Output) error {
 
 // lockJobWith locks the shard of a job, and all that are in set, and returns the job and what it has
 // locked. If there is no such job, it holds no lock and sh is nil, as for lockJob.
-func (c *tx) lockJobWith(set shardSet, now Time, id uint64, out *reply.Output) (sh *shard, r ref, j *job, locked shardSet) {
+func (c *tx) lockJobWith(
+	set shardSet, now Time, id uint64, out *reply.Output,
+) (sh *shard, r ref, j *job, locked shardSet) {
 	for {
 		p := c.shared.ids.Get(id)
 		if p == 0 {
