@@ -67,6 +67,9 @@ func clientOf(s *Session) *client { return &s.client }
 // sessionOf is the session of one that stands in queues.
 func sessionOf(w waiter) *Session { return (*Session)(w.(*claimant)) }
 
+// doer is the session of which a deed tells.
+func doer(d Deed) *Session { return d.from.(*Session) }
+
 func (s *Session) number() uint64         { return s.id }
 func (s *Session) incomingPut() *incoming { return s.incoming }
 func (s *Session) isIn(l *Loop) bool      { return s.loop == l }

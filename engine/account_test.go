@@ -265,8 +265,8 @@ func TestAClientCountsForTheAccountOfThatNameWhileThereIsOne(t *testing.T) {
 	if !open() {
 		t.Error("an account that there is not has a limit")
 	}
-	if name != "client" || rights != RightAll || !g.permits("b/c") || !g.permits("a") || g.permits("ab") {
-		t.Errorf("%+v", g)
+	if name != "client" || rights != RightAll {
+		t.Errorf("it is that of %s with the rights %b", name, rights)
 	}
 }
 

@@ -205,7 +205,7 @@ func TestAStandbyForgetsSessionsThatHoldNothing(t *testing.T) {
 
 func TestNumbersAreKeptUntilTheyAreGone(t *testing.T) {
 	var g numbers
-	e := &Engine{}
+	e := new(shared)
 	for _, n := range []journal.Numbers{
 		{First: 1, Count: 4, Member: 7, Nonce: 1},
 		{First: 5, Count: 2, Member: 8, Nonce: 2},

@@ -31,6 +31,14 @@ func TestAGrantPermitsItsNamesAndWhatBeginsWithItsPrefixes(t *testing.T) {
 	}
 }
 
+func TestAGrantCanBeMadeOfItsTerms(t *testing.T) {
+	name, account, rights, tubes := NewGrant("client", RightAll, []string{"b/*", "a"}).In("acme").Terms()
+	g := NewGrant(name, rights, tubes).In(account)
+	if name != "client" || rights != RightAll || !g.permits("b/c") || !g.permits("a") || g.permits("ab") {
+		t.Errorf("%+v", g)
+	}
+}
+
 // A command that is added to the protocol must not slip through.
 func TestEveryCommandIsDeniedToSomebodyWithoutRights(t *testing.T) {
 	p := newPlant(t, 1)
