@@ -130,7 +130,6 @@ func TestLostRepliesAreGivenAgain(t *testing.T) {
 			}
 			for cut := 0; cut <= last; cut += step {
 				s, record := numberedSim(t, 1)
-				s.engine.config.Audit = s.note
 				c, other := s.open(), s.open()
 				other.say("watch a", "watch b", "use other")
 				before, waits, _ := strings.Cut(x.before, "\nWAIT")
