@@ -121,13 +121,13 @@ type history struct {
 
 func (s *Session) history() *history {
 	h := &history{
-		opened: s.opened, commands: s.commands, bytesIn: s.bytesIn, bytesOut: s.bytesOut, flags: s.flags,
+		opened: s.opened, commands: s.commands, bytesIn: s.bytesIn, bytesOut: s.bytesOut, flags: s.client.flags,
 		listed: s.loop.tx.listEnds[&s.client],
 	}
 	if w := s.wait; w != nil {
 		h.since = w.since
 	}
-	if s.flags&restricted != 0 {
+	if s.client.flags&restricted != 0 {
 		h.grant = s.wait.grant.Grant
 	}
 	if w := s.weights(); w != nil {

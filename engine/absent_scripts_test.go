@@ -71,7 +71,7 @@ func (s *sim) goesOn(t *testing.T, a away, by Time) {
 		t.Fatal(err)
 	}
 	c.session.remember(was, by)
-	c.session.reserved.holder.patience.Store(0)
+	c.session.client.reserved.holder.patience.Store(0)
 }
 
 // waitsAgain has a client send the command again whose reply it waits for.

@@ -9,33 +9,33 @@ import (
 
 // session counts what a session uses, watches and has reserved, and checks what it knows of that.
 func (c *census) session(s *Session) {
-	c.using[s.used]++
+	c.using[s.client.used]++
 	var watches, holds shardSet
-	for i := range s.watched {
-		w := &s.watched[i]
+	for i := range s.client.watched {
+		w := &s.client.watched[i]
 		c.watched[w.tube]++
 		watches |= 1 << w.tube.shard.number
 		if sessionOf(w.waiter) != s {
 			c.failf("a watch of %s names another session", w.tube.name)
 		}
-		if w.queued() && s.claimed.Load() == claimFree {
+		if w.queued() && s.client.claimed.Load() == claimFree {
 			c.failf("a session that does not wait stands in the queue of %s", w.tube.name)
 		}
-		if !w.queued() && s.claimed.Load() == claimWaiting {
+		if !w.queued() && s.client.claimed.Load() == claimWaiting {
 			c.failf("a session that waits is missing from the queue of %s", w.tube.name)
 		}
 	}
-	if w := s.weights(); (w != nil) != (s.flags&hasWeights != 0) || w != nil && len(w.of) != len(s.watched) || w == nil && s.flags&isWeighted != 0 {
-		c.failf("a session that watches %d tubes has the weights %+v, flags %b", len(s.watched), w, s.flags)
+	if w := s.weights(); (w != nil) != (s.client.flags&hasWeights != 0) || w != nil && len(w.of) != len(s.client.watched) || w == nil && s.client.flags&isWeighted != 0 {
+		c.failf("a session that watches %d tubes has the weights %+v, flags %b", len(s.client.watched), w, s.client.flags)
 	}
-	for h := s.reserved.list(); h != nil; h = h.next {
-		if h.of != s.reserved || h.shard.reservations[h.index] != h {
+	for h := s.client.reserved.list(); h != nil; h = h.next {
+		if h.of != s.client.reserved || h.shard.reservations[h.index] != h {
 			c.failf("reservations in shard %d are not their session's", h.shard.number)
 		}
 		holds |= 1 << h.shard.number
 	}
-	if watches != s.watchedShards || holds != s.reserved.set() || len(s.watched) == 0 {
-		c.failf("shards watched %b, held in %b; want %b, %b", s.watchedShards, s.reserved.set(), watches, holds)
+	if watches != s.client.watchedShards || holds != s.client.reserved.set() || len(s.client.watched) == 0 {
+		c.failf("shards watched %b, held in %b; want %b, %b", s.client.watchedShards, s.client.reserved.set(), watches, holds)
 	}
 }
 
@@ -43,7 +43,7 @@ func (c *census) session(s *Session) {
 func (c *census) roll() {
 	open := map[*Session]bool{}
 	for _, s := range c.sessions {
-		if s.flags&isOpen != 0 {
+		if s.client.flags&isOpen != 0 {
 			open[s] = true
 		}
 	}
@@ -86,15 +86,15 @@ func (c *census) loop(l *Loop) {
 			c.failf("a session is in a mailbox twice")
 		}
 		c.mailed[s] = l
-		if !s.isIn(l) || s.claimed.Load() != claimTaken {
-			c.failf("a session in the mailbox has claim %d", s.claimed.Load())
+		if !s.isIn(l) || s.client.claimed.Load() != claimTaken {
+			c.failf("a session in the mailbox has claim %d", s.client.claimed.Load())
 		}
 	}
 	for _, s := range l.canGoOn() {
 		if !s.isIn(l) {
 			c.failf("a session is in the queue of another loop")
 		}
-		if s.claimed.Load() == claimTaken {
+		if s.client.claimed.Load() == claimTaken {
 			c.mailed[s] = l
 		}
 	}
@@ -106,15 +106,15 @@ func (c *census) loop(l *Loop) {
 		if !s.isIn(l) {
 			continue
 		}
-		if s.flags&isOpen != 0 {
+		if s.client.flags&isOpen != 0 {
 			open++
-			producers += int(s.flags & isProducer / isProducer)
-			workers += int(s.flags & isWorker / isWorker)
+			producers += int(s.client.flags & isProducer / isProducer)
+			workers += int(s.client.flags & isWorker / isWorker)
 		} else if c.mailed[s] == nil {
 			c.failf("a closed session is still there")
 		}
 		timer, at := s.timer()
-		switch s.claimed.Load() {
+		switch s.client.claimed.Load() {
 		case claimWaiting:
 			waiting++
 			if at != MaxTime {

@@ -174,7 +174,7 @@ func (c *census) shard(sh *shard) {
 		}
 	}
 	for _, s := range c.sessions {
-		if in := s.incomingPut(); in != nil && in.id != 0 && s.used.shard == sh && in.size > 0 {
+		if in := s.incomingPut(); in != nil && in.id != 0 && s.client.used.shard == sh && in.size > 0 {
 			bodies++
 		}
 	}

@@ -5,17 +5,17 @@ import "trellis/codec"
 // reserveMode says how the session's reserves choose among the tubes that it watches, from the
 // next one on, whether their replies tell more of the job, and whether their waits end when the client sends more.
 func (s *Session) reserveMode(cmd *codec.Command, out *Output) {
-	s.flags &^= isWeighted | isInformed | aborts
+	s.client.flags &^= isWeighted | isInformed | aborts
 	switch cmd.Mode {
 	case codec.Weighted, codec.WeightedFair:
 		s.ownWeights().BeFair(cmd.Mode == codec.WeightedFair)
-		s.flags |= isWeighted
+		s.client.flags |= isWeighted
 	}
 	if cmd.Info {
-		s.flags |= isInformed
+		s.client.flags |= isInformed
 	}
 	if cmd.Abort {
-		s.flags |= aborts
+		s.client.flags |= aborts
 	}
 	out.Buf = codec.AppendMode(out.Buf, cmd.Mode, cmd.Info, cmd.Abort)
 }

@@ -88,8 +88,8 @@ func (s *Session) discardIncoming(now Time) (done bool) {
 }
 
 func (s *Session) becomeProducer() {
-	if s.flags&isProducer == 0 {
-		s.flags |= isProducer
+	if s.client.flags&isProducer == 0 {
+		s.client.flags |= isProducer
 		s.loop.counts.producers.Add(1)
 	}
 }

@@ -23,19 +23,19 @@ func (s *Session) reserve(now, until Time, out *Output) Outcome {
 // request is what the session reserves by.
 func (s *Session) request(now, until Time) request {
 	q := request{
-		Client: &s.client, Until: until, Informed: s.flags&isInformed != 0, Aged: s.flags&isAged != 0,
+		Client: &s.client, Until: until, Informed: s.client.flags&isInformed != 0, Aged: s.client.flags&isAged != 0,
 	}
-	if s.flags&isWeighted != 0 {
+	if s.client.flags&isWeighted != 0 {
 		q.Weights = s.loop.weights[s]
 	}
-	if s.flags&halfClosed != 0 {
+	if s.client.flags&halfClosed != 0 {
 		q.Until = now
 	}
 	return q
 }
 
 func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome {
-	works, err := s.loop.tx.ReserveJob(now, cmd.ID, &s.client, s.flags&isInformed != 0, out)
+	works, err := s.loop.tx.ReserveJob(now, cmd.ID, &s.client, s.client.flags&isInformed != 0, out)
 	if works {
 		s.becomeWorker()
 	}
@@ -43,8 +43,8 @@ func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome 
 }
 
 func (s *Session) becomeWorker() {
-	if s.flags&isWorker == 0 {
-		s.flags |= isWorker
+	if s.client.flags&isWorker == 0 {
+		s.client.flags |= isWorker
 		s.loop.counts.workers.Add(1)
 	}
 }

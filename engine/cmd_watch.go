@@ -17,7 +17,7 @@ func (s *Session) watch(now Time, name []byte, weight uint16, out *Output) {
 		return
 	}
 	s.setWeight(i, weight)
-	out.Buf = codec.AppendWatching(out.Buf, uint64(s.watching()))
+	out.Buf = codec.AppendWatching(out.Buf, uint64(s.client.watching()))
 }
 
 // ignore takes a tube off the watch list. The last entry takes its place.
@@ -27,15 +27,15 @@ func (s *Session) ignore(now Time, name []byte, out *Output) {
 		out.Reply(codec.ReplyNotIgnored)
 		return
 	}
-	if i >= 0 && s.flags&hasWeights != 0 {
+	if i >= 0 && s.client.flags&hasWeights != 0 {
 		s.loop.weights[s].Remove(i)
 	}
-	out.Buf = codec.AppendWatching(out.Buf, uint64(s.watching()))
+	out.Buf = codec.AppendWatching(out.Buf, uint64(s.client.watching()))
 }
 
 // setWeight gives the watched tube i, which may be a new one, a weight.
 func (s *Session) setWeight(i int, weight uint16) {
-	if s.flags&hasWeights == 0 && weight == 1 {
+	if s.client.flags&hasWeights == 0 && weight == 1 {
 		return // as all others have
 	}
 	s.ownWeights().Set(i, weight)
@@ -43,12 +43,12 @@ func (s *Session) setWeight(i int, weight uint16) {
 
 // ownWeights returns the session's weights, which it makes if need be.
 func (s *Session) ownWeights() *weights {
-	if s.flags&hasWeights != 0 {
+	if s.client.flags&hasWeights != 0 {
 		return s.loop.weights[s]
 	}
-	w := weightsOf(slices.Repeat([]uint16{1}, s.watching()), s.id)
+	w := weightsOf(slices.Repeat([]uint16{1}, s.client.watching()), s.id)
 	s.loop.weigh(s, w)
-	s.flags |= hasWeights
+	s.client.flags |= hasWeights
 	return w
 }
 

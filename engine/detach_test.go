@@ -194,7 +194,7 @@ func TestWeightsAreDetached(t *testing.T) {
 	if !s.change(t) {
 		t.Fatal("the engine is not changed")
 	}
-	if got := c.session.weights(); got == nil || !reflect.DeepEqual(*got, w) || c.session.flags&(hasWeights|isWeighted|isInformed|aborts) != hasWeights|isWeighted|isInformed|aborts {
+	if got := c.session.weights(); got == nil || !reflect.DeepEqual(*got, w) || c.session.client.flags&(hasWeights|isWeighted|isInformed|aborts) != hasWeights|isWeighted|isInformed|aborts {
 		t.Errorf("of the weights %+v are left %+v", w, got)
 	}
 	s.engine.Discard()

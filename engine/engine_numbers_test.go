@@ -79,11 +79,11 @@ func TestNumbersAreNotGoneBeforeTheirSessionsHaveEnded(t *testing.T) {
 	c.say("reserve")
 	sh := e.defaultTube.shard
 	sh.lock(c.loop.by(), s.now)
-	if !c.session.claim() { // by another loop, which has not reserved the job yet
+	if !c.session.client.claim() { // by another loop, which has not reserved the job yet
 		t.Fatal("the session does not wait")
 	}
-	to, waiter := c.session.set(), c.session.watched[0].waiter
-	c.session.watched[0].dequeue()
+	to, waiter := c.session.client.set(), c.session.client.watched[0].waiter
+	c.session.client.watched[0].dequeue()
 	sh.unlock(c.loop.by())
 	c.session.Close(s.now)
 	c.ended = true

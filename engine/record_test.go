@@ -172,8 +172,8 @@ func TestTheEndOfASessionComesBehindItsLastHold(t *testing.T) {
 	from := len(record.entries)
 	sh := s.engine.defaultTube.shard
 	sh.lock(loop.by(), s.now)
-	claimed := worker.session.claim() // by another loop, which has not reserved the job yet
-	to, waiter := worker.session.set(), worker.session.watched[0].waiter
+	claimed := worker.session.client.claim() // by another loop, which has not reserved the job yet
+	to, waiter := worker.session.client.set(), worker.session.client.watched[0].waiter
 	sh.unlock(loop.by())
 	if !claimed {
 		t.Fatal("the worker does not wait")
@@ -183,7 +183,7 @@ func TestTheEndOfASessionComesBehindItsLastHold(t *testing.T) {
 	}
 	worker.ended = true
 	sh.lock(loop.by(), s.now)
-	worker.session.watched[0].dequeue()
+	worker.session.client.watched[0].dequeue()
 	sh.unlock(loop.by())
 	producer.say("put 0 0 9 1", "x")
 	sh.lock(loop.by(), s.now)
@@ -216,7 +216,7 @@ func TestAPutThatIsTakenBackNamesItself(t *testing.T) {
 	sh := s.engine.defaultTube.shard
 	in := &incoming{id: 1, size: uint32(len(big)), ticket: journal.Ticket{Pos: 1, Segment: record.jobs[1].segment}}
 	sh.lock(c.loop.by(), s.now)
-	err := c.loop.by().unrecord(c.session.used, in, c.session.source())
+	err := c.loop.by().unrecord(c.session.client.used, in, c.session.client.source())
 	sh.unlock(c.loop.by())
 	if last := record.entries[len(record.entries)-1]; err != nil || last.kind != 'd' || last.record.Origin != put {
 		t.Errorf("%v: recorded %+v, want the put's origin %+v", err, last, put)

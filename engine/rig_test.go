@@ -199,7 +199,7 @@ func (r *rig) open(loop int, turn uint32) *rigConn {
 	c.decoder.MaxJobSize = r.engine.config.MaxJobSize
 	c.decoder.Extensions = true
 	c.loop.Open(&c.session, r.now)
-	c.session.reserved = &reservationSet{made: turn}
+	c.session.client.reserved = &reservationSet{made: turn}
 	c.loop.owed = true
 	c.client = r.model.open()
 	c.client.id = c.session.number()
@@ -337,7 +337,7 @@ func (r *rig) connOf(s *Session) *rigConn {
 
 // holderOf is the connection whose reservations these are.
 func (r *rig) holderOf(hs *reservationSet) *rigConn {
-	return r.conns[slices.IndexFunc(r.conns, func(c *rigConn) bool { return c.session.reserved == hs })]
+	return r.conns[slices.IndexFunc(r.conns, func(c *rigConn) bool { return c.session.client.reserved == hs })]
 }
 
 func (r *rig) forget(c *rigConn) {
@@ -592,7 +592,7 @@ func (r *rig) compareTurns(c *rigConn) {
 	for i, j := range r.model.heldBy(c.client) {
 		p := r.engine.ids.Get(j.id)
 		sh := r.engine.shards[p.Shard()]
-		age := c.session.reserved.made - sh.counters.At(sh.job(p.Ref()).counters).order
+		age := c.session.client.reserved.made - sh.counters.At(sh.job(p.Ref()).counters).order
 		if i > 0 && age >= older {
 			r.t.Fatalf("conn %d reserved job %d too early", c.number, j.id)
 		}

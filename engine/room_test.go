@@ -227,7 +227,7 @@ func TestALargePutThatIsOnRecordAndBecomesNoJobIsDeletedThere(t *testing.T) {
 	_, f, c := newCramped(t)
 	c.expect(t, "", "put 0 0 9 100000\r\n%s\r\n", strings.Repeat("x", 100000))
 	f.room = true
-	if err := c.loop.by().recordLarge(c.session.used, c.session.incomingPut(), &c.out); err != nil || f.jobs[5] == nil {
+	if err := c.loop.by().recordLarge(c.session.client.used, c.session.incomingPut(), &c.out); err != nil || f.jobs[5] == nil {
 		t.Fatalf("not recorded: %v", err)
 	}
 	if err := c.Close(); err != nil {

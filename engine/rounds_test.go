@@ -36,7 +36,7 @@ func (l *slowLoop) round() (again bool) {
 	l.loop.Refill()
 	for s := l.loop.Next(l.sim.now); s != nil; s = l.loop.Next(l.sim.now) {
 		c := connOf(s)
-		if s.flags&isOpen == 0 {
+		if s.client.flags&isOpen == 0 {
 			l.gone = append(l.gone, c)
 			continue
 		}

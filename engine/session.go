@@ -29,8 +29,8 @@ const (
 //
 // The zero Session is ready for [Loop.Open].
 type Session struct {
-	loop *Loop
-	client
+	loop     *Loop
+	client   client
 	wait     *wait     // made when a command, or a close, is not finished at once, or for a restricted session
 	incoming *incoming // the put whose body is arriving, or that waits for room in the journal, or nil
 
@@ -75,7 +75,7 @@ func (l *Loop) open(s *Session, mayDefault bool, now Time) bool {
 		*s = Session{}
 		return false
 	}
-	s.flags = isOpen
+	s.client.flags = isOpen
 	l.tx.Arrive(now, &s.client, (*claimant)(s), mayDefault)
 	l.counts.opened.Add(1)
 	l.counts.sessions.Add(1)
@@ -90,7 +90,7 @@ func (s *Session) Received(n int) { s.bytesIn += uint64(n) }
 func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	s.counted(cmd, out)
 	var outcome Outcome
-	if s.flags&special == 0 {
+	if s.client.flags&special == 0 {
 		outcome = s.execute(now, cmd, out)
 	} else {
 		var denied bool
@@ -104,18 +104,18 @@ func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 
 // executeSpecial is execute for a session that has one of the flags in special.
 func (s *Session) executeSpecial(now Time, cmd *codec.Command, out *Output) (outcome Outcome, denied bool) {
-	if s.flags&restricted != 0 {
+	if s.client.flags&restricted != 0 {
 		if outcome, denied = s.restrict(now, cmd, out); denied {
 			return outcome, true
 		}
 	}
-	if s.flags&onRecord != 0 {
-		out.ExecutesFor(s.source())
+	if s.client.flags&onRecord != 0 {
+		out.ExecutesFor(s.client.source())
 	}
 	outcome = s.execute(now, cmd, out)
 	out.ExecutesFor(nil)
-	if s.flags&isAged != 0 {
-		s.flags &^= isAged
+	if s.client.flags&isAged != 0 {
+		s.client.flags &^= isAged
 		if outcome == Wait && s.wait.task == nil {
 			s.wait.hasLasted(now)
 		}
@@ -138,7 +138,7 @@ func (s *Session) counted(cmd *codec.Command, out *Output) {
 // executed notes how a command has ended, or that it has not.
 func (s *Session) executed(outcome Outcome, out *Output) {
 	if outcome == Wait {
-		s.flags |= isWaiting
+		s.client.flags |= isWaiting
 		out.Waits()
 	}
 }
@@ -147,16 +147,16 @@ func (s *Session) executed(outcome Outcome, out *Output) {
 // session.
 func (s *Session) Resume(now Time, out *Output) Outcome {
 	out.ShowsState()
-	if s.flags&onRecord != 0 {
-		out.ExecutesFor(s.source())
+	if s.client.flags&onRecord != 0 {
+		out.ExecutesFor(s.client.source())
 	}
 	outcome := s.resume(now, out)
 	out.ExecutesFor(nil)
-	s.flags &^= isAged
+	s.client.flags &^= isAged
 	if outcome == Wait {
 		out.Waits()
 	} else {
-		s.flags &^= isWaiting
+		s.client.flags &^= isWaiting
 	}
 	return outcome
 }
@@ -173,11 +173,11 @@ func (s *Session) resume(now Time, out *Output) Outcome {
 // goOn prepares a session from its loop's queue for Resume, or goes on with closing it.
 // It returns false when Next is not to return the session.
 func (s *Session) goOn(now Time) bool {
-	if s.isClaimed() {
+	if s.client.isClaimed() {
 		s.handed(now)
 	}
-	if s.flags&isOpen == 0 {
-		return s.finishClose(now) && s.flags&isGhost == 0
+	if s.client.flags&isOpen == 0 {
+		return s.finishClose(now) && s.client.flags&isGhost == 0
 	}
 	return true
 }
@@ -186,8 +186,8 @@ func (s *Session) goOn(now Time) bool {
 // is answered TIMED_OUT, and none will wait from now on. It returns Wait while a
 // command is not finished.
 func (s *Session) HalfClose(now Time, out *Output) Outcome {
-	s.flags |= halfClosed
-	if s.flags&isWaiting == 0 {
+	s.client.flags |= halfClosed
+	if s.client.flags&isWaiting == 0 {
 		return Done
 	}
 	return s.abort(now, out)
@@ -197,7 +197,7 @@ func (s *Session) HalfClose(now Time, out *Output) Outcome {
 // reserve that waits for a job is answered TIMED_OUT, unless somebody is handing a job over. It returns Wait while the
 // command is not finished.
 func (s *Session) Interrupt(now Time, out *Output) Outcome {
-	if s.flags&aborts == 0 {
+	if s.client.flags&aborts == 0 {
 		return Wait
 	}
 	return s.abort(now, out)
@@ -208,7 +208,7 @@ func (s *Session) abort(now Time, out *Output) Outcome {
 	if !s.stopWaiting(now) {
 		return Wait
 	}
-	s.flags &^= isWaiting
+	s.client.flags &^= isWaiting
 	out.ShowsState()
 	s.loop.tx.DependOnNone(&s.client, out)
 	s.timedOut(out, timedOut, int(s.wait.batch))

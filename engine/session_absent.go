@@ -9,8 +9,8 @@ import "trellis/binlog/journal"
 // Part ends a session as Close does, but its end is not on record, and what it has reserved is that of an
 // absent session of its id. If it is off the record, Part is Close.
 func (s *Session) Part(now Time) (done bool) {
-	if s.flags&(isOpen|onRecord) == isOpen|onRecord {
-		s.flags |= parts
+	if s.client.flags&(isOpen|onRecord) == isOpen|onRecord {
+		s.client.flags |= parts
 	}
 	return s.Close(now)
 }
@@ -36,7 +36,7 @@ func (e *Engine) endAbsent(held []*reservationSet, pos journal.Pos) {
 		l := loops[i%len(loops)]
 		s := &Session{loop: l}
 		s.id = c.Inherit(&s.client, set, pos)
-		s.flags = onRecord | isGhost | isClosing
+		s.client.flags = onRecord | isGhost | isClosing
 		l.revive(s)
 	}
 }

@@ -8,26 +8,26 @@ func (l *Loop) Stop() { l.stopping = true }
 // It reports whether that is done. When it is much, or a job is on its way, Next goes on
 // with it, and returns the session a last time when it is done.
 func (s *Session) Close(now Time) (done bool) {
-	if s.flags&isOpen == 0 {
-		return s.flags&isClosing == 0
+	if s.client.flags&isOpen == 0 {
+		return s.client.flags&isClosing == 0
 	}
-	s.flags ^= isOpen | isClosing
+	s.client.flags ^= isOpen | isClosing
 	if s.wait != nil && s.wait.task != nil {
 		s.tellUnfinished()
 	}
 	l := s.loop
 	l.engine.roll.remove(s)
 	l.counts.sessions.Add(-1)
-	if s.flags&restricted != 0 {
+	if s.client.flags&restricted != 0 {
 		s.wait.grant.account.EndConnection()
 	}
-	if s.flags&isProducer != 0 {
+	if s.client.flags&isProducer != 0 {
 		l.counts.producers.Add(-1)
 	}
-	if s.flags&isWorker != 0 {
+	if s.client.flags&isWorker != 0 {
 		l.counts.workers.Add(-1)
 	}
-	if !s.stopWaiting(now) && s.isClaimed() {
+	if !s.stopWaiting(now) && s.client.isClaimed() {
 		return false // a job is on its way: Next finishes what is left
 	}
 	return s.finishClose(now)
@@ -36,7 +36,7 @@ func (s *Session) Close(now Time) (done bool) {
 // finishClose undoes all that others can see of a closed session, as far as the round's
 // budget goes; Next goes on with the rest.
 func (s *Session) finishClose(now Time) (done bool) {
-	if s.flags&isClosing == 0 {
+	if s.client.flags&isClosing == 0 {
 		return false // it had left already: it stood in the loop's queue twice
 	}
 	l := s.loop
@@ -44,11 +44,11 @@ func (s *Session) finishClose(now Time) (done bool) {
 		l.starve(s)
 		return false
 	}
-	if !l.tx.Depart(now, &s.client, s.recordedID(), s.flags&parts != 0, l.stopping) {
+	if !l.tx.Depart(now, &s.client, s.recordedID(), s.client.flags&parts != 0, l.stopping) {
 		l.turns.Push(s)
 		return false
 	}
-	s.flags &^= isClosing
+	s.client.flags &^= isClosing
 	s.wait = nil
 	delete(l.weights, s)
 	return true
@@ -56,7 +56,7 @@ func (s *Session) finishClose(now Time) (done bool) {
 
 // recordedID is the session's id if it is on record, 0 if it is not.
 func (s *Session) recordedID() uint64 {
-	if s.flags&onRecord == 0 {
+	if s.client.flags&onRecord == 0 {
 		return 0
 	}
 	return s.id

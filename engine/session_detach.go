@@ -46,7 +46,7 @@ func (d *Detached) Size() int { return len(d.arrived) }
 // session as it is, if the client has a job, or has had a part of a command executed whose rest
 // is to come, or is on record: it cannot go on.
 func (s *Session) Detach() (d *Detached, ok bool) {
-	return s.detachIf(s.flags&onRecord == 0 && !s.Begun() && !s.holds())
+	return s.detachIf(s.client.flags&onRecord == 0 && !s.Begun() && !s.holds())
 }
 
 // Begun reports whether the session waits in a command of which a part may have been executed.
@@ -71,7 +71,7 @@ func (ending) turn(s *Session, now Time, out *Output) Outcome { return s.putEnd(
 // DetachRecorded is Detach for a session on record, which goes on with all that it holds, and with a job that was
 // handed over to it.
 func (s *Session) DetachRecorded() (d *Detached, ok bool) {
-	if s.flags&onRecord == 0 || s.Begun() {
+	if s.client.flags&onRecord == 0 || s.Begun() {
 		return nil, false
 	}
 	handed := s.handedOver()
@@ -101,19 +101,19 @@ func (s *Session) detachIf(can bool) (d *Detached, ok bool) {
 func (s *Session) detached() *Detached {
 	w := s.wait
 	d := &Detached{
-		used: s.tubeUsed(), flags: s.flags & carried, weights: s.loop.weights[s],
+		used: s.client.tubeUsed(), flags: s.client.flags & carried, weights: s.loop.weights[s],
 		opened: s.opened, commands: s.commands, bytesIn: s.bytesIn, bytesOut: s.bytesOut,
 	}
-	if s.flags&onRecord != 0 {
-		d.id, d.offset = s.id, s.source().Offset
+	if s.client.flags&onRecord != 0 {
+		d.id, d.offset = s.id, s.client.source().Offset
 	}
-	for i := range s.watching() {
-		d.watched = append(d.watched, s.tubeWatched(i))
+	for i := range s.client.watching() {
+		d.watched = append(d.watched, s.client.tubeWatched(i))
 	}
-	if s.flags&restricted != 0 {
+	if s.client.flags&restricted != 0 {
 		d.grant = w.grant.Grant
 	}
-	if s.flags&(isWaiting|isAged) != 0 {
+	if s.client.flags&(isWaiting|isAged) != 0 {
 		d.until, d.since, d.batch = w.until, w.since, w.batch
 	}
 	if w != nil && w.task != nil {
@@ -171,7 +171,7 @@ func (l *Loop) restore(s *Session, d *Detached, by, now Time) {
 	}
 	s.commands = d.commands
 	s.bytesIn, s.bytesOut = s.bytesIn+d.bytesIn, d.bytesOut
-	s.flags |= d.flags &^ (isProducer | isWorker)
+	s.client.flags |= d.flags &^ (isProducer | isWorker)
 	if d.weights != nil {
 		l.weigh(s, d.weights)
 	}
@@ -182,10 +182,10 @@ func (l *Loop) restore(s *Session, d *Detached, by, now Time) {
 		s.becomeWorker()
 	}
 	l.tx.GoBackTo(now, &s.client, d.used, d.watched)
-	if s.flags&isWaiting != 0 {
+	if s.client.flags&isWaiting != 0 {
 		w := s.waiter()
 		w.until, w.since, w.batch = d.until, d.since+by, d.batch
-		s.flags |= isAged
+		s.client.flags |= isAged
 		if w.until != MaxTime {
 			w.until += by
 		}
@@ -197,18 +197,18 @@ func (l *Loop) restore(s *Session, d *Detached, by, now Time) {
 		s.incoming = l.tx.AttachPut(now, &s.client, d.incoming, d.arrived)
 	}
 	if d.again != nil {
-		s.flags |= isWaiting
+		s.client.flags |= isWaiting
 		s.waiter().task = d.again
 	}
 	if d.flags&isAged != 0 {
 		s.waiter().since = d.since + by
 	}
-	if s.flags&onRecord != 0 {
+	if s.client.flags&onRecord != 0 {
 		s.executes(d.offset, true)
 	}
 	if d.age > 0 {
 		s.waiter().since = now - d.age
-		s.flags |= isAged
+		s.client.flags |= isAged
 	}
 }
 

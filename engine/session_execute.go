@@ -53,7 +53,7 @@ func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	case codec.OpListTubes:
 		return s.listTubes(now, out)
 	case codec.OpListTubeUsed:
-		out.Buf = codec.AppendUsing(out.Buf, s.tubeUsed())
+		out.Buf = codec.AppendUsing(out.Buf, s.client.tubeUsed())
 	case codec.OpListTubesWatched:
 		return s.listTubesWatched(now, out)
 	case codec.OpStats:

@@ -127,7 +127,7 @@ func (g *Grant) permitsGroup(name []byte) bool { return name == nil || g.permits
 // the same name, unless it may administer the server. What others use and watch is no
 // reason: a connection that idles uses default, whoever it belongs to.
 func (g *Grant) shows(s *Session) bool {
-	return g.rights&RightAdmin != 0 || s.flags&restricted != 0 && s.wait.grant.name == g.name
+	return g.rights&RightAdmin != 0 || s.client.flags&restricted != 0 && s.wait.grant.name == g.name
 }
 
 // OpenGranted starts a session as [Loop.Open] does, which may do what g says. If the
@@ -154,13 +154,13 @@ func (l *Loop) openGranted(s *Session, g *Grant, goesOn bool, now Time) error {
 	if account != nil {
 		s.wait.grant = &grantee{g, account}
 	}
-	s.flags |= restricted
+	s.client.flags |= restricted
 	return nil
 }
 
 // permits returns a function that reports whether a tube is the client's, nil if all are.
 func (s *Session) permits() func(tube string) bool {
-	if s.flags&restricted == 0 {
+	if s.client.flags&restricted == 0 {
 		return nil
 	}
 	return s.wait.grant.permits
@@ -169,7 +169,7 @@ func (s *Session) permits() func(tube string) bool {
 // Rate bounds how many commands of the session are to be executed, together with those of
 // others. It is nil where there is no bound.
 func (s *Session) Rate() *account.Rate {
-	if s.flags&restricted == 0 {
+	if s.client.flags&restricted == 0 {
 		return nil
 	}
 	return s.wait.grant.account.Rate()
@@ -198,7 +198,7 @@ func (s *Session) restrict(now Time, cmd *codec.Command, out *Output) (outcome O
 func (s *Session) mayExecute(cmd *codec.Command) bool {
 	g := s.wait.grant
 	has := func(r Rights) bool { return g.rights&r != 0 }
-	usesOwn := s.tubeUsed() != defaultTube || g.permits(defaultTube)
+	usesOwn := s.client.tubeUsed() != defaultTube || g.permits(defaultTube)
 	switch cmd.Op {
 	case codec.OpPut, codec.OpPutBegin:
 		return has(RightPut) && usesOwn &&
@@ -298,5 +298,5 @@ func (s *Session) hidden(now Time, cmd *codec.Command) string {
 
 // onlyWorks reports whether the session may change no jobs but those that it has reserved.
 func (s *Session) onlyWorks() bool {
-	return s.flags&restricted != 0 && s.wait.grant.rights&RightManage == 0
+	return s.client.flags&restricted != 0 && s.wait.grant.rights&RightManage == 0
 }

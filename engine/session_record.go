@@ -40,8 +40,8 @@ func (l *Loop) openAs(s *Session, id uint64, g *Grant, again bool, now Time) (er
 	if !records {
 		return nil
 	}
-	s.flags |= onRecord
-	if s.goOnRecord(id, held); held != nil {
+	s.client.flags |= onRecord
+	if s.client.goOnRecord(id, held); held != nil {
 		s.becomeWorker()
 	}
 	return nil
@@ -78,7 +78,7 @@ func (l *Loop) openUnder(s *Session, id uint64, g *Grant, goesOn bool, now Time)
 // bytes than room has, from which they are taken, or this server was replaced.
 func (s *Session) Record(room *atomic.Int64, now Time) bool {
 	e := s.loop.engine
-	if s.flags&onRecord != 0 {
+	if s.client.flags&onRecord != 0 {
 		return true
 	}
 	if _, may := e.recordsHolds(); !may || journal.NumberOf(s.id) == 0 && s.loop.number == 0 {
@@ -92,14 +92,14 @@ func (s *Session) Record(room *atomic.Int64, now Time) bool {
 	if !s.loop.tx.RecordAll(now, &s.client, s.id, room) {
 		return false
 	}
-	s.flags |= onRecord
+	s.client.flags |= onRecord
 	return true
 }
 
 // CommandEnds says where in the input of a session that is on record the command ends that is
 // executed next. It only grows.
 func (s *Session) CommandEnds(offset uint64) {
-	if s.flags&onRecord != 0 {
+	if s.client.flags&onRecord != 0 {
 		s.executes(offset, false)
 	}
 }
@@ -107,6 +107,6 @@ func (s *Session) CommandEnds(offset uint64) {
 // executes says where in the input of a session on record the command ends that is executed next, or, if records name
 // it, was executed last.
 func (s *Session) executes(offset uint64, recorded bool) {
-	by := s.source()
+	by := s.client.source()
 	by.Offset, by.Recorded = offset, recorded
 }

@@ -16,7 +16,7 @@ func (x *claimant) Wait(until, soon, now Time) {
 	s := (*Session)(x)
 	w := s.waiter()
 	w.until, w.soon, w.verdict = until, soon, gotJob
-	if s.flags&(isAged|isWaiting) == 0 {
+	if s.client.flags&(isAged|isWaiting) == 0 {
 		w.since = now // otherwise it is the same wait as before
 	}
 	s.loop.counts.waiting.Add(1)
@@ -113,7 +113,7 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 			if outcome, ok := s.handedBatch(id, w.pos, int(w.batch), now, out); ok {
 				return outcome
 			}
-		} else if s.loop.tx.Handed(now, id, &s.client, w.pos, s.flags&isInformed != 0, out) {
+		} else if s.loop.tx.Handed(now, id, &s.client, w.pos, s.client.flags&isInformed != 0, out) {
 			return Done
 		}
 	}
@@ -126,7 +126,7 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 	} else {
 		outcome = s.reserve(now, w.until, out)
 	}
-	s.flags &^= isAged
+	s.client.flags &^= isAged
 	if w.task != nil {
 		w.since = since
 	}

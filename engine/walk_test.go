@@ -291,7 +291,7 @@ func TestAWalkWaitsForJobsThatAreOnRecordAndCannotBeFoundYet(t *testing.T) {
 	// It is told at once that no more is coming, so that its put has to be taken back.
 	in := c.session.incomingPut()
 	in.since = s.now
-	if err := c.loop.by().recordLarge(c.session.used, in, new(Output)); err != nil {
+	if err := c.loop.by().recordLarge(c.session.client.used, in, new(Output)); err != nil {
 		t.Fatal(err)
 	}
 	f.room = false
