@@ -285,9 +285,12 @@ func (p *printer) yaml(first, others string, f client.Fields) {
 	}
 }
 
+// yamlWords are what a reader of YAML may take for something else than a text, of letters.
+var yamlWords = []string{"y", "yes", "n", "no", "true", "false", "on", "off", "null"}
+
 // yamlKey is a key as YAML takes it. Those of the protocol need no quotes.
 func yamlKey(key string) string {
-	if strings.Trim(key, "abcdefghijklmnopqrstuvwxyz-") == "" && key[0] != '-' {
+	if strings.Trim(key, "abcdefghijklmnopqrstuvwxyz-") == "" && key[0] != '-' && !slices.Contains(yamlWords, key) {
 		return key
 	}
 	text, _ := json.Marshal(key)

@@ -42,12 +42,18 @@ func newInfo() (engine.Info, error) {
 	return engine.Info{
 		PID:      os.Getpid(),
 		Version:  protocolLevel + "+trellis." + version,
-		ID:       hex.EncodeToString(id[:]),
+		ID:       instanceID(id),
 		Hostname: unix.ByteSliceToString(name.Nodename[:]),
 		OS:       unix.ByteSliceToString(name.Version[:]),
 		Platform: unix.ByteSliceToString(name.Machine[:]),
 		Usage:    usage,
 	}, nil
+}
+
+// instanceID is an id in hexadecimal digits that no reader of YAML takes for a number: stats does not quote it, as
+// beanstalkd does not. So it begins with a letter, which is not the one of an exponent.
+func instanceID(id [8]byte) string {
+	return "abcdf"[id[0]%5:][:1] + hex.EncodeToString(id[:])[1:]
 }
 
 // usage is the processor time of this process.

@@ -264,7 +264,7 @@ func TestStatsDescribeTheProcess(t *testing.T) {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
-	if strings.Trim(got["id"], "0123456789abcdef") != "" || len(got["id"]) != 16 {
+	if !regexp.MustCompile(`^[abcdf][0-9a-f]{15}$`).MatchString(got["id"]) {
 		t.Errorf("id: got %s", got["id"])
 	}
 	if again := servertest.Stats(servertest.Start(t).Dial(0)); again["id"] == got["id"] {
