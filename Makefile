@@ -76,7 +76,7 @@ release_env = GO='$(GO)' NFPM='$(GO) run $(NFPM)' COMMIT=$(shell git describe --
 CACHE = $(CURDIR)/.cache
 export PATH := $(PATH):$(CACHE)/beanstalkd/usr/bin:$(CACHE)/prometheus/usr/bin:$(CACHE)/stunnel/usr/bin:$(CACHE)/haproxy/usr/sbin
 
-.PHONY: always run build test proof crash cluster sim soak scale vuln deb release try bench micro fmt clean peers-test peers-proof peers-bench check quick cross unit race fuzz
+.PHONY: always run build test proof crash cluster sim soak scale vuln deb changelog release try bench micro fmt clean peers-test peers-proof peers-bench check quick cross unit race fuzz
 .NOTPARALLEL:
 
 run: build
@@ -187,7 +187,12 @@ vuln:
 deb:
 	$(release_env) $(RELEASE) bin/release deb $(ARCH)
 
-release:
+# A version that is given away has an entry in the list of changes.
+changelog:
+	@$(release_env) && grep -q "^## \\[$$VERSION\\] - " cmd/doc/CHANGELOG.md || \
+		{ echo "cmd/doc/CHANGELOG.md has no entry of version $$VERSION"; exit 1; }
+
+release: changelog
 	rm -rf bin/release
 	$(release_env) $(RELEASE) bin/release archive $(TARGETS)
 	$(release_env) $(RELEASE) bin/release deb amd64 arm64

@@ -14,7 +14,7 @@ import (
 
 // What is running. The Makefile replaces these by the linker's -X.
 var (
-	version = "0.1.0"
+	version = "0.2.0"
 	commit  = "" // abbreviated hash
 	date    = "" // of the commit
 )

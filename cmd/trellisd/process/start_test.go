@@ -85,10 +85,10 @@ var ofCommit = regexp.MustCompile(` \([0-9a-f]{12}, [0-9-]{10}\)`)
 func TestVersionAndManualGoToStdoutAndUsageToStderr(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ args, stdout, stderr string }{
-		{"-v", "trellisd 0.1.0\n", ""},
-		{"--version -q", "trellisd 0.1.0\n", ""},
-		{"-cv", "trellisd 0.1.0\n", "trellisd: -c flag was removed. binlog is always compacted."},
-		{"-z-1 -v", "trellisd 0.1.0\n", "trellisd: maximum job size was set to 1073741824"},
+		{"-v", "trellisd 0.2.0\n", ""},
+		{"--version -q", "trellisd 0.2.0\n", ""},
+		{"-cv", "trellisd 0.2.0\n", "trellisd: -c flag was removed. binlog is always compacted."},
+		{"-z-1 -v", "trellisd 0.2.0\n", "trellisd: maximum job size was set to 1073741824"},
 		{"-h", "", "Use: trellisd [OPTIONS]\n\nOptions:\n -l, --listen ADDR "},
 		{"--help", "NAME\n    trellisd - ", ""},
 	}
@@ -246,7 +246,7 @@ func TestStatsDescribeTheProcess(t *testing.T) {
 	}
 	for key, want := range map[string]string{
 		"pid":      strconv.Itoa(s.Cmd.Process.Pid),
-		"version":  `"1.13+trellis.0.1.0"`,
+		"version":  `"1.13+trellis.0.2.0"`,
 		"hostname": `"` + host + `"`,
 		"draining": "false",
 	} {
