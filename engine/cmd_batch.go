@@ -21,7 +21,8 @@ func (s *Session) reserveBatch(now Time, cmd *codec.Command, out *Output) Outcom
 
 func (s *Session) reserveUpTo(count int, now, until Time, out *Output) Outcome {
 	s.becomeWorker()
-	q := s.request(now, until)
+	var q request
+	s.request(&q, now, until)
 	b, v, err := s.loop.tx.ReserveBatch(now, &q, count, out)
 	switch {
 	case err != nil:
@@ -44,7 +45,8 @@ func (s *Session) reserveUpTo(count int, now, until Time, out *Output) Outcome {
 // handedBatch goes on with a reserve-batch that has waited for the job with the given id. It returns false if
 // the session does not have that any more.
 func (s *Session) handedBatch(id uint64, pos journal.Pos, count int, now Time, out *Output) (outcome Outcome, ok bool) {
-	q := s.request(now, now)
+	var q request
+	s.request(&q, now, now)
 	b := s.loop.tx.HandedBatch(now, &q, count, id, pos)
 	if b == nil {
 		return Done, false

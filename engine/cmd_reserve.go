@@ -6,7 +6,8 @@ import "trellis/codec"
 // session's weights choose, or waits until the given time for one.
 func (s *Session) reserve(now, until Time, out *Output) Outcome {
 	s.becomeWorker()
-	q := s.request(now, until)
+	var q request
+	s.request(&q, now, until)
 	v, err := s.loop.tx.Reserve(now, &q, out)
 	switch {
 	case v == mustWait:
@@ -20,18 +21,16 @@ func (s *Session) reserve(now, until Time, out *Output) Outcome {
 	return Done
 }
 
-// request is what the session reserves by.
-func (s *Session) request(now, until Time) request {
-	q := request{
-		Client: &s.client, Until: until, Informed: s.client.flags&isInformed != 0, Aged: s.client.flags&isAged != 0,
-	}
+// request makes q, which is zero, what the session reserves by.
+func (s *Session) request(q *request, now, until Time) {
+	q.Client, q.Until = &s.client, until
+	q.Informed, q.Aged = s.client.flags&isInformed != 0, s.client.flags&isAged != 0
 	if s.client.flags&isWeighted != 0 {
 		q.Weights = s.loop.weights[s]
 	}
 	if s.client.flags&halfClosed != 0 {
 		q.Until = now
 	}
-	return q
 }
 
 func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome {

@@ -243,8 +243,8 @@ func (sh *shard) free(r ref, j *job) {
 	sh.removeIfUnused(t)
 }
 
-// newJob makes the record of a job that stands nowhere yet, as a copy of j.
-func (sh *shard) newJob(j *job) (ref, *job, error) {
+// newJob finds a place for the record of a job that stands nowhere yet. The caller fills the record.
+func (sh *shard) newJob() (ref, *job, error) {
 	r, err := sh.jobs.Alloc()
 	if err != nil {
 		return 0, nil, err
@@ -253,7 +253,6 @@ func (sh *shard) newJob(j *job) (ref, *job, error) {
 		sh.jobs.Free(r)
 		return 0, nil, errTooManyJobs
 	}
-	*sh.job(r) = *j
 	return r, sh.job(r), nil
 }
 

@@ -123,13 +123,14 @@ func (f *Follower) insert(sh *shard, r *journal.Record, segment uint32) error {
 		return err
 	}
 	copy(sh.bodies.Bytes(body, uint32(len(r.Body))), r.Body)
-	ref, j, err := sh.newJob(&job{
-		Links: queue.Links{ID: r.ID}, created: f.shared.sinceStart(r.Created), ttr: max(r.TTR, 1),
-		size: uint32(len(r.Body)), body: body, tube: sh.tube([]byte(r.Tube), false).index,
-	})
+	ref, j, err := sh.newJob()
 	if err != nil {
 		sh.bodies.Free(body, uint32(len(r.Body)))
 		return err
+	}
+	*j = job{
+		Links: queue.Links{ID: r.ID}, created: f.shared.sinceStart(r.Created), ttr: max(r.TTR, 1),
+		size: uint32(len(r.Body)), body: body, tube: sh.tube([]byte(r.Tube), false).index,
 	}
 	j.onRecord(r, segment)
 	f.shared.ids.Put(r.ID, ids.PlaceOf(sh.number, ref))
@@ -165,10 +166,11 @@ func (f *Follower) tombstone(r *journal.Record, segment uint32) (replaced journa
 	sh := f.shared.shardFor([]byte(r.Tube))
 	sh.lock(&f.tx, f.stamp)
 	defer sh.unlock(&f.tx)
-	ref, j, err = sh.newJob(&job{Links: queue.Links{ID: r.ID}, segment: segment})
+	ref, j, err = sh.newJob()
 	if err != nil {
 		return replaced, fmt.Errorf("tombstone of job %d: %w", r.ID, err)
 	}
+	*j = job{Links: queue.Links{ID: r.ID}, segment: segment}
 	f.shared.ids.Put(r.ID, ids.PlaceOf(sh.number, ref))
 	end := f.shared.sinceStart(r.Due)
 	if f.now != Always {

@@ -13,9 +13,9 @@ import (
 
 // Delete deletes a job that a client has reserved, or that nobody has reserved unless it has to be.
 func (c *tx) Delete(now Time, id uint64, by *client, mustHave bool, out *reply.Output) error {
-	sh, r, j := c.lockJob(now, id, out)
+	sh, r, j := c.shared.lockJob(c, id, now)
 	if sh == nil {
-		return reply.ErrNotFound
+		return c.shared.notFound(out)
 	}
 	if !sh.reservedBy(by.reserved, j) && (j.state == reserved || mustHave) {
 		return c.refuse(sh, out)
@@ -63,9 +63,9 @@ func (c *tx) Touch(now Time, id uint64, by *client, out *reply.Output) error {
 
 // KickJob makes a buried or delayed job ready.
 func (c *tx) KickJob(now Time, id uint64, out *reply.Output) error {
-	sh, r, j := c.lockJob(now, id, out)
+	sh, r, j := c.shared.lockJob(c, id, now)
 	if sh == nil {
-		return reply.ErrNotFound
+		return c.shared.notFound(out)
 	}
 	if j.state != buried && j.state.shown() != delayed {
 		return c.refuse(sh, out)
@@ -96,9 +96,9 @@ func (c *tx) MoveJob(now Time, id uint64, by *client, tube string, out *reply.Ou
 
 // Peek appends a job, as clients are shown it.
 func (c *tx) Peek(now Time, id uint64, out *reply.Output) error {
-	sh, _, j := c.lockJob(now, id, out)
+	sh, _, j := c.shared.lockJob(c, id, now)
 	if sh == nil {
-		return reply.ErrNotFound
+		return c.shared.notFound(out)
 	}
 	sh.appendFound(out, j)
 	sh.unlock(c)
@@ -132,9 +132,9 @@ func (c *tx) peekFirst(sh *shard, t *tube, of state, out *reply.Output) error {
 
 // Job returns what clients are told of a job.
 func (c *tx) Job(now Time, id uint64, out *reply.Output) (x stats.Job, err error) {
-	sh, _, j := c.lockJob(now, id, out)
+	sh, _, j := c.shared.lockJob(c, id, now)
 	if sh == nil {
-		return x, reply.ErrNotFound
+		return x, c.shared.notFound(out)
 	}
 	defer sh.unlock(c)
 	out.DependOn(sh.dependsOn(sh.now))

@@ -168,13 +168,14 @@ func (sh *shard) moveAway(r ref, j *job, t *tube, ch *change, keys journal.Keys,
 		return err
 	}
 	copy(to.bodies.Bytes(body, j.size), sh.body(j))
-	there, moved, err := to.newJob(&job{
-		Links: queue.Links{ID: j.ID}, created: j.created, ttr: j.ttr, size: j.size, body: body, tube: t.index,
-	})
+	there, moved, err := to.newJob()
 	if err != nil {
 		to.bodies.Free(body, j.size)
 		to.tidier.wanted()
 		return err
+	}
+	*moved = job{
+		Links: queue.Links{ID: j.ID}, created: j.created, ttr: j.ttr, size: j.size, body: body, tube: t.index,
 	}
 	if err = to.provide(moved, ch); err == nil {
 		err = sh.recordMove(j, moved, t, ch, keys, out)

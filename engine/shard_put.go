@@ -10,7 +10,6 @@ import (
 	"trellis/engine/internal/arena"
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/ids"
-	"trellis/engine/internal/queue"
 	"trellis/engine/internal/reply"
 )
 
@@ -54,21 +53,19 @@ func (in *incoming) footprint() int64 {
 	return jobFootprint(0, in.keys) + counted(in.arrived(), in.size)
 }
 
-// job is the record of the job that it becomes, which stands nowhere yet.
-func (in *incoming) job() job {
-	return job{
-		Links: queue.Links{ID: in.id}, created: in.since, ttr: max(in.ttr, 1), size: in.size, body: in.body,
-	}
+// fill makes j the record of the job that it becomes, which stands nowhere yet.
+func (in *incoming) fill(j *job) {
+	*j = job{}
+	j.ID, j.created, j.ttr, j.size, j.body = in.id, in.since, max(in.ttr, 1), in.size, in.body
 }
 
-// change is what becomes of that job.
-func (in *incoming) change() change {
-	ch := change{to: ready, pri: in.pri}
+// change makes ch, which is zero, what becomes of that job.
+func (in *incoming) change(ch *change) {
+	ch.to, ch.pri = ready, in.pri
 	if in.delay > 0 {
 		ch.to, ch.at = delayed, in.since+clock.Seconds(in.delay)
 		ch.counters.delay = in.delay
 	}
-	return ch
 }
 
 // Put makes a job of a put whose whole body is in hand, and returns its id. Where its unique key has a holder,
@@ -102,16 +99,15 @@ func (c *tx) Put(now Time, cl *client, cmd *codec.Command, refused bool, out *re
 	}
 	copy(sh.bodies.Bytes(body, cmd.Size), cmd.Body)
 	sh.lastID = c.ids.Take(sh.lastID)
-	in := incoming{
-		id: sh.lastID, pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size, keys: keys,
-		body: body, account: account, since: now,
-	}
+	var in incoming
+	in.id, in.pri, in.delay, in.ttr = sh.lastID, cmd.Pri, cmd.Delay, cmd.TTR
+	in.size, in.body, in.keys, in.account, in.since = cmd.Size, body, keys, account, now
 	if t.policy != nil {
 		in.timed = cmd.Tags != nil && cmd.Tags.HasExpiry
 		c.setExpiry(t, &in)
 	}
 	err = c.insert(t, &in, out)
-	if errors.Is(err, journal.ErrRoom) {
+	if err != nil && errors.Is(err, journal.ErrRoom) {
 		in.bytes = sh.bodies.Bytes(body, cmd.Size)
 		rest = c.keep(in)
 		c.keepKeys(rest)
@@ -175,15 +171,16 @@ func (c *tx) insert(t *tube, in *incoming, out *reply.Output) error {
 			return c.abort(t, in, err, out)
 		}
 	}
-	record := in.job()
-	record.tube = t.index
-	r, j, err := sh.newJob(&record)
+	r, j, err := sh.newJob()
 	if err != nil {
 		return c.abort(t, in, err, out)
 	}
+	in.fill(j)
+	j.tube = t.index
 	// The index has the job before the journal does: Migrate must find all that the journal has.
 	sh.shared.ids.Put(in.id, ids.PlaceOf(sh.number, r))
-	ch := in.change()
+	var ch change
+	in.change(&ch)
 	switch {
 	case in.keys != nil:
 		var k *keyed
@@ -255,7 +252,10 @@ func (c *tx) recordLarge(t *tube, in *incoming, out *reply.Output) (err error) {
 	if e.cfg.Journal == nil || in.size < pinnedSize || in.ticket.Segment != 0 || in.keys != nil {
 		return nil
 	}
-	j, ch := in.job(), in.change()
+	var j job
+	var ch change
+	in.fill(&j)
+	in.change(&ch)
 	r := e.recordOf(&j, &ch, t.name, in.bytes)
 	r.Origin = out.Source().Origin()
 	in.era = e.era.Load() & 1

@@ -8,40 +8,32 @@ func (c *tx) Release(now Time, id uint64, by *client, pri, delay uint32, out *re
 	if sh == nil {
 		return reply.ErrNotFound
 	}
+	t := sh.tubes[j.tube]
 	var ch change
-	what := sh.released(j, pri, delay, &ch)
-	if sh.tubes[j.tube].buries(what) {
+	ch.pri, ch.counters = pri, *sh.counters.At(j.counters)
+	ch.counters.delay = delay
+	what := sh.failed(t, j, &ch, byRelease)
+	if t.buries(what) {
 		sh.unlock(c)
 		return c.releaseDead(now, id, by, pri, delay, out)
 	}
 	c.spend(j.cost() - 1) // any command costs one
-	err := sh.changeReleased(r, j, &ch, what, out)
+	err := sh.changeReleased(t, r, j, &ch, what, out)
 	sh.unlock(c)
 	return err
 }
 
-// released sets ch to what a release makes of a job.
-func (sh *shard) released(j *job, pri, delay uint32, ch *change) fate {
-	ch.pri, ch.counters = pri, *sh.counters.At(j.counters)
-	ch.counters.delay = delay
-	return sh.failed(j, ch, byRelease)
-}
-
-// changeReleased records and makes what released has told of a job that is not buried.
-func (sh *shard) changeReleased(r ref, j *job, ch *change, what fate, out *reply.Output) error {
-	t := sh.tubes[j.tube]
+// changeReleased records and makes what failed has decided of a job of t that is released and not buried.
+func (sh *shard) changeReleased(t *tube, r ref, j *job, ch *change, what fate, out *reply.Output) (err error) {
 	if what == expired {
-		err := sh.deleteExpired(r, j, out)
-		if err == nil {
-			t.countFailure(byRelease, what)
-		}
-		return err
+		err = sh.deleteExpired(r, j, out)
+	} else {
+		err = sh.change(r, j, ch, out)
+		sh.dispatch(t)
 	}
-	err := sh.change(r, j, ch, out)
 	if err == nil {
 		t.countFailure(byRelease, what)
 	}
-	sh.dispatch(t)
 	return err
 }
 
@@ -59,13 +51,15 @@ func (c *tx) releaseDead(now Time, id uint64, by *client, pri, delay uint32, out
 			c.unlockAll(locked)
 			return reply.ErrNotFound
 		}
+		t := sh.tubes[j.tube]
 		var ch change
-		what := sh.released(j, pri, delay, &ch)
+		ch.pri, ch.counters = pri, *sh.counters.At(j.counters)
+		ch.counters.delay = delay
+		what := sh.failed(t, j, &ch, byRelease)
 		var err error
-		if !sh.tubes[j.tube].buries(what) {
-			err = sh.changeReleased(r, j, &ch, what, out)
+		if !t.buries(what) {
+			err = sh.changeReleased(t, r, j, &ch, what, out)
 		} else {
-			t := sh.tubes[j.tube]
 			to := c.shared.shardFor([]byte(t.deadTube()))
 			if locked&to.self == 0 {
 				c.unlockAll(locked)

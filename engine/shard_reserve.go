@@ -120,9 +120,9 @@ func (c *tx) Handed(now Time, id uint64, cl *client, pos journal.Pos, informed b
 // ReserveJob reserves the job of that id, whatever state it is in, and appends the reply. works: the
 // client has begun to work, even if there is no memory for the reservation.
 func (c *tx) ReserveJob(now Time, id uint64, cl *client, informed bool, out *reply.Output) (works bool, err error) {
-	sh, r, j := c.lockJob(now, id, out)
+	sh, r, j := c.shared.lockJob(c, id, now)
 	if sh == nil {
-		return false, reply.ErrNotFound
+		return false, c.shared.notFound(out)
 	}
 	if j.state == reserved || sh.passedOver(j) || j.state == held && !sh.shared.cfg.Stock || !sh.tubes[j.tube].mayStart() {
 		return false, c.refuse(sh, out)

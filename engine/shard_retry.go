@@ -33,11 +33,10 @@ func (t *tube) counts(by cause) bool {
 	return by != byDisconnect || t.policy != nil && t.policy.Disconnects
 }
 
-// failed decides what becomes of a job by the end of its reservation, and nothing else does. ch is
+// failed decides what becomes of a job of t by the end of its reservation, and nothing else does. ch is
 // the job as it is, with the priority and delay of a release; it becomes what the end makes of the
 // job, but for a dead letter's place.
-func (sh *shard) failed(j *job, ch *change, by cause) fate {
-	t := sh.tubes[j.tube]
+func (sh *shard) failed(t *tube, j *job, ch *change, by cause) fate {
 	counts := t.counts(by)
 	switch by {
 	case byRelease:
@@ -88,7 +87,7 @@ func (sh *shard) lapse(r ref, j *job, by cause) (taken *shard) {
 	ch := sh.present(j)
 	delay := ch.counters.delay
 	t := sh.tubes[j.tube]
-	what := sh.failed(j, &ch, by)
+	what := sh.failed(t, j, &ch, by)
 	if t.buries(what) || what == expired {
 		// If there is no room for it, it is judged again when it fails next, or a second later.
 		var out reply.Output // nobody waits for it

@@ -134,18 +134,14 @@ func (c *tx) lockTubeOr(now Time, name []byte, cl *client, out *reply.Output) (s
 	return t.shard, t
 }
 
-// lockJob locks the shard of a job and returns the job. If there is none, it holds no lock, sh is nil, and
-// out depends on the last ends in all shards.
-func (c *tx) lockJob(now Time, id uint64, out *reply.Output) (sh *shard, r ref, j *job) {
-	if sh, r, j = c.shared.lockJob(c, id, now); sh == nil {
-		c.shared.notFound(out)
-	}
-	return sh, r, j
-}
-
-// lockReserved is lockJob for a job that a client has reserved. Others are not found.
+// lockReserved is shared.lockJob for a job that a client has reserved. Others are not found: out depends then
+// on what says so.
 func (c *tx) lockReserved(now Time, id uint64, by *client, out *reply.Output) (sh *shard, r ref, j *job) {
-	if sh, r, j = c.lockJob(now, id, out); sh != nil && !sh.reservedBy(by.reserved, j) {
+	sh, r, j = c.shared.lockJob(c, id, now)
+	switch {
+	case sh == nil:
+		_ = c.shared.notFound(out)
+	case !sh.reservedBy(by.reserved, j):
 		_ = c.refuse(sh, out)
 		return nil, 0, nil
 	}
@@ -160,14 +156,14 @@ func (c *tx) refuse(sh *shard, out *reply.Output) error {
 }
 
 // lockJobWith locks the shard of a job, and all that are in set, and returns the job and what it has
-// locked. If there is no such job, it holds no lock and sh is nil, as for lockJob.
+// locked. If there is no such job, it holds no lock, sh is nil, and out depends on the last ends in all shards.
 func (c *tx) lockJobWith(
 	set shardSet, now Time, id uint64, out *reply.Output,
 ) (sh *shard, r ref, j *job, locked shardSet) {
 	for {
 		p := c.shared.ids.Get(id)
 		if p == 0 {
-			c.shared.notFound(out)
+			_ = c.shared.notFound(out)
 			return nil, 0, nil, 0
 		}
 		sh = c.shared.shards[p.Shard()]
@@ -180,14 +176,14 @@ func (c *tx) lockJobWith(
 	}
 }
 
-// notFound notes in out what an answer depends on that says that something is in no shard.
-func (e *shared) notFound(out *reply.Output) {
-	if e.cfg.Journal == nil {
-		return
+// notFound ends an operation on a job that is in no shard: out depends on the last ends in all of them.
+func (e *shared) notFound(out *reply.Output) error {
+	if e.cfg.Journal != nil {
+		for _, sh := range e.shards {
+			out.DependOn(sh.dependsOnEnds())
+		}
 	}
-	for _, sh := range e.shards {
-		out.DependOn(sh.dependsOnEnds())
-	}
+	return reply.ErrNotFound
 }
 
 // lockJob takes the lock of the shard in which a job lives and returns the job.

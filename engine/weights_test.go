@@ -18,10 +18,11 @@ func openTubes(n int) (watched []subscription) {
 	sh := newSim(100, 1).engine.defaultTube.shard
 	for i := range n {
 		t := &tube{name: fmt.Sprint(i), shard: sh}
-		r, j, err := sh.newJob(&job{state: ready})
+		r, j, err := sh.newJob()
 		if err != nil {
 			panic(err)
 		}
+		*j = job{state: ready}
 		t.ready.Push(sh.table, j.pri, r, &j.Links)
 		watched = append(watched, subscription{tube: t})
 	}
