@@ -117,7 +117,7 @@ func (s *trunkScript) ends() {
 	ended := make(chan struct{})
 	s.loop.call(func(l *loop) {
 		defer close(ended)
-		s.end.disconnected(l.server.now(), io.EOF)
+		s.end.Disconnect(l.server.now(), io.EOF)
 	})
 	<-ended
 }

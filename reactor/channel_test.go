@@ -121,7 +121,7 @@ func (t *testTrunk) say(it trunk.Item) {
 		return
 	}
 	t.loop.call(func(l *loop) {
-		if err := t.end.take(l.server.now(), &it); err != nil && err != ErrClosed {
+		if err := t.end.TakeItem(l.server.now(), &it); err != nil && err != ErrClosed {
 			t.ts.t.Errorf("the leader ends the trunk: %v", err)
 		}
 	})
@@ -163,7 +163,7 @@ func (t *testTrunk) run() {
 		t.size -= trunk.ItemHead + len(it.Data)
 		if t.full && t.size < relay.FewOutput {
 			t.full = false
-			t.loop.call(func(l *loop) { t.end.writable(l.server.now()) })
+			t.loop.call(func(l *loop) { t.end.HasRoom(l.server.now()) })
 		}
 		if t.seen != nil {
 			t.seen(it)

@@ -15,6 +15,3 @@ const (
 	overrun     = 32
 	overrunCost = 256
 )
-
-// bytesCost is to copy n bytes.
-func bytesCost(n int) int { return n >> 10 }

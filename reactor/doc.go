@@ -272,19 +272,8 @@
 // # Trunks
 //
 // A trunk is a connection between a loop of one server and a loop of another, over which the one has its clients
-// served by the other: see package trunk for what is said on it. Two members that have agreed on one hand over its
-// socket, and a tls.Conn that then reads and writes memory, as those of clients do. A trunkLine is one side of it;
-// what is said means something to its trunkEnd only.
-//
-//   - All that a read brings is taken apart at once, and never is a trunk not read: how much can come, its
-//     end bounds. Commands in it have the same turns as on any connection.
-//   - All that a round has to say leaves in one write, before the next poll.
-//   - At most 512 KiB wait for the socket, beside what is small and bounded by itself. Who has more to say waits until
-//     64 KiB are left, so what is small finds little before it; and the system takes little in advance.
-//   - Each side sends a pulse every second. Three seconds in which nothing comes, or nothing leaves although
-//     something waits, end the trunk. They are counted by ticks that the loop has seen, so that a process that was
-//     stopped reads first what came meanwhile.
-//   - Whatever is wrong with a trunk ends it and nothing else, and its end is told once.
+// served by the other: see package trunk for what is said on it, and package link for how it is carried. Two members
+// that have agreed on one hand over its socket. Commands in it have the same turns as on any connection.
 //
 // # Clients that do nothing
 //

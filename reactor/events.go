@@ -1,11 +1,5 @@
 package reactor
 
-import (
-	"errors"
-	"io"
-	"slices"
-)
-
 // Round implements gnetloop.Handler.
 func (l *loop) Round(woken bool) {
 	l.newRound()
@@ -28,21 +22,15 @@ func (l *loop) Writable(fd int) {
 	if l.streams.Writable(fd) {
 		l.serve(l.server.now())
 	} else {
-		l.trunks.takesOutput(fd)
+		l.links.Writable(fd)
 	}
 }
 
 // EndRound implements gnetloop.Handler. What all that the round did has to say on a trunk leaves in one write.
 func (l *loop) EndRound() {
-	if len(l.trunks.dirty) == 0 {
-		return
-	}
-	now := l.server.now()
-	for len(l.trunks.dirty) > 0 {
-		t := l.trunks.dirty[0]
-		l.trunks.dirty = slices.Delete(l.trunks.dirty, 0, 1)
-		t.dirty = false
-		t.flush(now)
+	if l.links.HasOutput() {
+		defer l.recovered()
+		l.links.Flush(l.server.now())
 	}
 }
 
@@ -68,26 +56,24 @@ func (c *conn) Closing(err error) {
 }
 
 // Received implements gnetloop.Conn.
-func (t *trunkLine) Received(p []byte) {
+func (t *trunkConn) Received(p []byte) {
 	l := t.loop
+	defer l.recovered()
 	now := l.server.now()
 	l.engine.Spend(connCost)
-	t.received(now, p)
+	t.Link.Received(now, p)
 	l.serve(now)
 }
 
 // Closing implements gnetloop.Conn.
-func (t *trunkLine) Closing(err error) {
+func (t *trunkConn) Closing(err error) {
 	l := t.loop
+	defer l.recovered()
 	now := l.server.now()
-	t.closing = true
-	switch {
-	case err == nil:
+	if err == nil {
 		err = ErrClosed
-	case errors.Is(err, io.EOF):
-		err = errOtherSide
 	}
-	t.fail(now, err)
+	t.Closed(now, err)
 	l.serve(now)
 	l.server.acceptor.Freed()
 }

@@ -106,7 +106,7 @@ func TestASmallReplyIsNotBehindManyLargeOnes(t *testing.T) {
 	if most := 2 * relay.FewOutput; large > most {
 		t.Errorf("%d bytes were before it, and at most %d should be", large, most)
 	}
-	s.loop.call(func(l *loop) { s.end.disconnected(0, io.EOF) })
+	s.loop.call(func(l *loop) { s.end.Disconnect(0, io.EOF) })
 	ts.until("the others are gone", func() bool { return ts.sum().Connections == 1 })
 }
 

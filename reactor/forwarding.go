@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"trellis/reactor/internal/link"
 	"trellis/reactor/internal/trunk"
 )
 
@@ -56,7 +57,7 @@ func (l *loop) keepTrunk(ctx context.Context, dial func() (TrunkConn, error)) {
 		c, err := dial()
 		ended := make(chan bool, 1)
 		if err == nil {
-			err = l.server.layTrunk(l, c, trunk.Leader, func(t *trunkLine) trunkEnd {
+			err = l.server.layTrunk(l, c, trunk.Leader, func(t *link.Link) link.End {
 				if ctx.Err() != nil {
 					return nil // the loop forwards no more, or the server ends
 				}

@@ -9,6 +9,7 @@ import (
 	"trellis/codec"
 	"trellis/engine"
 	"trellis/reactor/internal/clock"
+	"trellis/reactor/internal/link"
 	"trellis/reactor/internal/relay"
 	"trellis/reactor/internal/trunk"
 )
@@ -23,7 +24,7 @@ type gateway struct {
 	*relay.Gateway
 	loop    *loop
 	clients map[*conn]*relay.Client
-	line    *trunkLine  // nil while there is none
+	line    *link.Link  // nil while there is none
 	ended   chan<- bool // told of the end of the trunk, with whether its leader took clients
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"trellis/engine"
 	"trellis/reactor/internal/gnetloop"
+	"trellis/reactor/internal/link"
 	"trellis/reactor/internal/stream"
 	"trellis/reactor/internal/trunk"
 )
@@ -42,9 +43,11 @@ func newLoneGateway(t testing.TB, clients int) *loneGateway {
 	g := &loneGateway{gateway: l.gateway, t: t}
 	here, there := g.pair()
 	g.leader = there
-	g.connect(&trunkLine{loop: l, end: g.gateway, fd: int32(here), reader: trunk.NewReader(trunk.Leader)}, 1, nil)
+	line := link.New(&l.links, here, trunk.Leader, "", nil)
+	l.links.Add(line, g.gateway, ts.now())
+	g.connect(line, 1, nil)
 	w := trunk.Welcome{Version: 1, Extensions: true, MaxJobSize: maxJob}
-	if err := g.take(ts.now(), &trunk.Item{Kind: trunk.KindWelcome, Data: w.Append(nil)}); err != nil {
+	if err := g.TakeItem(ts.now(), &trunk.Item{Kind: trunk.KindWelcome, Data: w.Append(nil)}); err != nil {
 		t.Fatal(err)
 	}
 	for range clients {
@@ -131,7 +134,7 @@ func BenchmarkForward(b *testing.B) {
 				p := w.Bytes()
 				for len(p) > 0 {
 					n := min(len(p), stream.ReadSize)
-					t.received(now, p[:n])
+					t.Received(now, p[:n])
 					p = p[n:]
 				}
 				w.Sent(w.Len())

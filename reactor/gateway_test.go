@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trellis/reactor/internal/link"
 	"trellis/reactor/internal/relay"
 	"trellis/reactor/internal/stream"
 	"trellis/reactor/internal/trunk"
@@ -131,7 +132,7 @@ type fakeTrunk struct {
 func (k *fakeTrunk) pulse(until <-chan struct{}) {
 	for k.write((*trunk.Writer).Pulse) == nil {
 		select {
-		case <-time.After(trunkTick / 2):
+		case <-time.After(link.Tick / 2):
 		case <-until:
 			return
 		}
@@ -706,8 +707,10 @@ func TestBodiesTakeTurnsAndKeepNobodyElseFromTheTrunk(t *testing.T) {
 	var sent []byte // what the leader gets
 	flush := func() {
 		l.serve(now)
-		sent = append(sent, g.line.writer.Bytes()...)
-		g.line.writer.Sent(g.line.writer.Len())
+		l.EndRound()
+		b := make([]byte, relay.MaxOutput)
+		n, _ := unix.Read(g.leader, b)
+		sent = append(sent, b[:max(0, n)]...)
 	}
 	flush() // they are opened
 	reader := trunk.NewReader(trunk.Gateway)
@@ -730,7 +733,7 @@ func TestBodiesTakeTurnsAndKeepNobodyElseFromTheTrunk(t *testing.T) {
 	}
 	const body = 128 << 10
 	for n := range uint32(5) {
-		if err := g.take(now, &trunk.Item{Kind: trunk.KindCredit, Channel: n + 1, Number: body - trunk.FirstCredit}); err != nil {
+		if err := g.TakeItem(now, &trunk.Item{Kind: trunk.KindCredit, Channel: n + 1, Number: body - trunk.FirstCredit}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -804,7 +807,7 @@ func TestForwardingAllocatesNothing(t *testing.T) {
 		l.serve(now)
 		l.EndRound()
 		drain(g.leader, buf)
-		g.line.received(now, w.Bytes())
+		g.line.Received(now, w.Bytes())
 		w.Sent(w.Len())
 		l.serve(now)
 		for _, fd := range g.clients {

@@ -177,8 +177,8 @@ func (l *loop) unflushed() (bytes int64) {
 	if h, ok := l.journal.(engine.Holds); !ok || !h.RecordsHolds() {
 		bytes += l.streams.Counts.PendingOutput.Load()
 	}
-	for _, t := range l.trunks.list {
-		e, ok := t.end.(*leaderEnd)
+	for _, t := range l.links.All() {
+		e, ok := t.End().(*leaderEnd)
 		switch {
 		case !ok:
 		case !e.ResumesSessions():
@@ -188,7 +188,7 @@ func (l *loop) unflushed() (bytes int64) {
 		default:
 			e.Retire()
 		}
-		bytes += int64(t.pending())
+		bytes += int64(t.Pending())
 	}
 	return bytes
 }
@@ -206,9 +206,9 @@ func (e *leaderEnd) pendingOutput() (bytes int64) {
 // endRetired ends the trunks that were told to retire: their gateways come back over others.
 func (l *loop) endRetired() {
 	now := l.server.now()
-	for _, t := range slices.Clone(l.trunks.list) {
-		if e, ok := t.end.(*leaderEnd); ok && e.IsRetired() {
-			t.fail(now, relay.ErrRetired)
+	for _, t := range l.links.All() {
+		if e, ok := t.End().(*leaderEnd); ok && e.IsRetired() {
+			t.Fail(now, relay.ErrRetired)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"trellis/binlog/journal"
 	"trellis/engine"
 	"trellis/reactor/internal/accept"
+	"trellis/reactor/internal/link"
 	"trellis/reactor/internal/relay"
 	"trellis/reactor/internal/stream"
 	"trellis/reactor/internal/trunk"
@@ -40,7 +41,7 @@ func (s *Server) AcceptTrunk(c TrunkConn) error {
 		return errNoEngine
 	}
 	l := s.loops[int(s.trunks.Add(1))%len(s.loops)]
-	return s.layTrunk(l, c, trunk.Gateway, func(t *trunkLine) trunkEnd {
+	return s.layTrunk(l, c, trunk.Gateway, func(t *link.Link) link.End {
 		if s.engine.Load() == nil {
 			return nil
 		}
@@ -99,8 +100,8 @@ func (e *leaderEnd) Replies(s *stream.Stream, data []byte, last bool) {
 // End implements stream.Line.
 func (e *leaderEnd) End(s *stream.Stream, reset bool) { connOfStream(s).channel().close(reset) }
 
-// take implements trunkEnd.
-func (e *leaderEnd) take(now time.Duration, it *trunk.Item) error {
+// TakeItem implements link.End.
+func (e *leaderEnd) TakeItem(now time.Duration, it *trunk.Item) error {
 	l := e.loop
 	l.engine.Spend(itemCost)
 	if l.stopping || l.server.aborting.Load() {
@@ -145,11 +146,11 @@ func (e *leaderEnd) ping(number uint32) {
 	l.commits.pongs.Push(pong{e.Leader, number, pos})
 }
 
-// writable implements trunkEnd: a channel that has waited for room goes on, and the next behind it.
-func (e *leaderEnd) writable(time.Duration) { e.Next(e.loop.streams) }
+// HasRoom implements link.End: a channel that has waited for room goes on, and the next behind it.
+func (e *leaderEnd) HasRoom(time.Duration) { e.Next(e.loop.streams) }
 
-// disconnected implements trunkEnd. Sessions that may go on over another trunk do not end.
-func (e *leaderEnd) disconnected(time.Duration, error) {
+// Disconnect implements link.End. Sessions that may go on over another trunk do not end.
+func (e *leaderEnd) Disconnect(time.Duration, error) {
 	e.Trunk.End()
 	e.Disconnected()
 	e.endAll(e.ResumesSessions())

@@ -45,8 +45,8 @@ func (s *trunkScript) tell(items ...trunk.Item) (err error) {
 	s.loop.call(func(l *loop) {
 		defer close(done)
 		for i := range items {
-			if err = s.end.take(l.server.now(), &items[i]); err != nil {
-				s.end.disconnected(l.server.now(), err)
+			if err = s.end.TakeItem(l.server.now(), &items[i]); err != nil {
+				s.end.Disconnect(l.server.now(), err)
 				return
 			}
 		}
@@ -434,7 +434,7 @@ func shift(items []trunk.Item) []trunk.Item {
 func TestTheEndOfATrunkEndsItsClients(t *testing.T) {
 	t.Parallel()
 	for how, end := range map[string]func(s *trunkScript){
-		"end":   func(s *trunkScript) { s.loop.call(func(l *loop) { s.end.disconnected(0, io.EOF) }) },
+		"end":   func(s *trunkScript) { s.loop.call(func(l *loop) { s.end.Disconnect(0, io.EOF) }) },
 		"leave": func(s *trunkScript) { s.say(bare(trunk.KindLeave, 0)) },
 	} {
 		t.Run(how, func(t *testing.T) {
@@ -551,7 +551,7 @@ func TestChannelsTakeTurnsInATrunkThatIsFull(t *testing.T) {
 		s.full = s.full && !relieved
 		s.mu.Unlock()
 		if relieved {
-			s.loop.call(func(l *loop) { s.end.writable(l.server.now()) })
+			s.loop.call(func(l *loop) { s.end.HasRoom(l.server.now()) })
 		}
 		s.say(credit(it.Channel, len(it.Data)))
 	}
@@ -585,7 +585,7 @@ func TestRoomInATrunkIsGivenInTurn(t *testing.T) {
 		e = newLeaderEnd(l, out, "gateway", testNumber)
 		for n := range uint32(3) {
 			for _, it := range []trunk.Item{opens(n+1, uint64(n+1)), credit(n+1, 1<<19), input(n+1, "peek 1\r\n")} {
-				if err := e.take(l.server.now(), &it); err != nil {
+				if err := e.TakeItem(l.server.now(), &it); err != nil {
 					t.Error(err)
 				}
 			}
@@ -600,7 +600,7 @@ func TestRoomInATrunkIsGivenInTurn(t *testing.T) {
 	}
 	ts.onLoops(func(l *loop) {
 		out.left = 7 * trunk.MaxData
-		e.writable(l.server.now())
+		e.HasRoom(l.server.now())
 	})
 	var want []string
 	for _, n := range []int{1, 2, 3, 1, 2, 3, 1} {
@@ -614,7 +614,7 @@ func TestRoomInATrunkIsGivenInTurn(t *testing.T) {
 		if !slices.Equal(out.items, want) {
 			t.Errorf("got %v, want %v", out.items, want)
 		}
-		e.disconnected(l.server.now(), io.EOF)
+		e.Disconnect(l.server.now(), io.EOF)
 	})
 }
 
@@ -891,7 +891,7 @@ func TestALeaderTakesWhateverAGatewaySays(t *testing.T) {
 			ts.Hold(false)
 		}
 		if err == nil {
-			s.loop.call(func(l *loop) { s.end.disconnected(0, io.EOF) })
+			s.loop.call(func(l *loop) { s.end.Disconnect(0, io.EOF) })
 		}
 		r.untilAbsent()
 		ts.engine.CloseAbsent(testNumber)
@@ -925,7 +925,7 @@ func BenchmarkChannel(b *testing.B) {
 			e := newLeaderEnd(l, out, "gateway", testNumber)
 			now := l.server.now
 			it := opens(1, 1)
-			if err := e.take(now(), &it); err != nil {
+			if err := e.TakeItem(now(), &it); err != nil {
 				b.Fatal(err)
 			}
 			in := input(1, strings.Repeat("list-tube-used\r\n", pipelined))
@@ -934,15 +934,15 @@ func BenchmarkChannel(b *testing.B) {
 			for b.Loop() {
 				t := now()
 				l.Round(false)
-				if err := e.take(t, &in); err != nil {
+				if err := e.TakeItem(t, &in); err != nil {
 					b.Fatal(err)
 				}
-				if err := e.take(t, &more); err != nil {
+				if err := e.TakeItem(t, &more); err != nil {
 					b.Fatal(err)
 				}
 				l.serve(t)
 			}
-			e.disconnected(now(), io.EOF)
+			e.Disconnect(now(), io.EOF)
 			l.Round(false)
 			l.serve(now())
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*pipelined), "ns/command")

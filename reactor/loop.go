@@ -10,6 +10,7 @@ import (
 	"trellis/reactor/internal/clock"
 	"trellis/reactor/internal/gnetloop"
 	"trellis/reactor/internal/latency"
+	"trellis/reactor/internal/link"
 	"trellis/reactor/internal/queue"
 	"trellis/reactor/internal/relay"
 	"trellis/reactor/internal/stream"
@@ -62,7 +63,7 @@ type loop struct {
 	granted  map[*conn]*engine.Grant    // clients that are known; nil without access control
 	proxied  map[*conn]accept.Endpoint  // what proxies have told of their clients; nil before the first
 
-	trunks      trunks
+	links       link.Links // the trunks
 	resumptions queue.Queue[resumption]
 
 	executing *conn // whose command the engine or the decoder is dealing with
@@ -80,7 +81,7 @@ type loop struct {
 
 // setEngine gives the loop an engine.
 func (l *loop) setEngine(e *engine.Loop, j Committer) {
-	l.engine, l.streams.Engine, l.journal = e, e, j
+	l.engine, l.streams.Engine, l.links.Engine, l.journal = e, e, e, j
 }
 
 // Wake implements engine.Waker. Any goroutine may call it.

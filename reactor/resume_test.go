@@ -409,8 +409,7 @@ func TestClientsGetWhatHasComeOnATrunkThatEnds(t *testing.T) {
 		"this server leads": func(l *loop, _ *fakeTrunk, _ func()) { l.endTrunks(l.server.now(), errLeads) },
 		"the leader has ended": func(l *loop, k *fakeTrunk, _ func()) {
 			k.Close()
-			l.trunks.list[0].writer.Pulse()
-			l.trunks.list[0].soil()
+			l.links.All()[0].Pulse()
 		},
 	} {
 		ts, leader := serveResumed(t, "tcp", func(*Config) {})

@@ -46,7 +46,7 @@ func BenchmarkResumptions(b *testing.B) {
 		for in := range slices.Chunk(items, 600) { // a read
 			round(func(t time.Duration) {
 				for i := range in {
-					if err := e.take(t, &in[i]); err != nil {
+					if err := e.TakeItem(t, &in[i]); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -59,7 +59,7 @@ func BenchmarkResumptions(b *testing.B) {
 			b.Fatalf("there are %d connections", len(l.conns))
 		}
 		b.StopTimer()
-		e.disconnected(now(), io.EOF)
+		e.Disconnect(now(), io.EOF)
 		for len(l.conns) > 1 || l.left(now()) {
 			l.Round(false)
 			l.serve(now())

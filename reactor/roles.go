@@ -89,8 +89,8 @@ func (s *Server) terms() relay.Terms {
 
 // endTrunks ends all trunks of the loop.
 func (l *loop) endTrunks(now time.Duration, why error) {
-	for _, t := range slices.Clone(l.trunks.list) {
-		t.part(now, why)
+	for _, t := range l.links.All() {
+		t.Part(now, why)
 	}
 }
 

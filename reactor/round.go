@@ -119,8 +119,9 @@ func (l *loop) turn(now time.Duration) (did bool) {
 		l.closeLargest(now)
 		did = true
 	}
-	if l.trunks.left(now) {
-		l.trunks.turn(now)
+	if l.links.HasWork(now) {
+		l.engine.Spend(connCost)
+		l.links.Turn(now)
 		did = true
 	}
 	if c := l.nextCommitted(); c != nil {
@@ -156,12 +157,12 @@ func (l *loop) left(now time.Duration) bool {
 	d := l.deadlines.first()
 	return l.canRun() || l.throttledAt() <= now || l.streams.HasWritable() || l.canAdmit() || l.canResume() ||
 		len(l.revoked) > 0 || len(l.unverified) > 0 || l.gateway.hasWork(now) || l.relief.Load() ||
-		l.trunks.left(now) || l.hasCommitted() || d != nil && d.at <= now
+		l.links.HasWork(now) || l.hasCommitted() || d != nil && d.at <= now
 }
 
 // askForDeadline sets the alarm for the first deadline.
 func (l *loop) askForDeadline() {
-	at := min(l.throttledAt(), l.trunks.tick, l.gateway.nextTurn())
+	at := min(l.throttledAt(), l.links.NextTurn(), l.gateway.nextTurn())
 	if d := l.deadlines.first(); d != nil {
 		at = min(at, d.at)
 	}

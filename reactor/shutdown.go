@@ -128,7 +128,8 @@ func (l *loop) resetAll() {
 	for _, c := range slices.Clone(l.conns) {
 		c.reset(now)
 	}
-	for _, t := range slices.Clone(l.trunks.list) {
-		t.fail(now, errAborted)
+	l.links.Resets = true
+	for _, t := range l.links.All() {
+		t.Fail(now, errAborted)
 	}
 }

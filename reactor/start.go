@@ -10,6 +10,7 @@ import (
 	"trellis/reactor/internal/accept"
 	"trellis/reactor/internal/clock"
 	"trellis/reactor/internal/gnetloop"
+	"trellis/reactor/internal/link"
 	"trellis/reactor/internal/relay"
 	"trellis/reactor/internal/stream"
 )
@@ -110,8 +111,9 @@ func newLoop(s *Server, g *gnetloop.Loop) (*loop, error) {
 	}
 	l := &loop{
 		server: s, gnet: g, nextLook: clock.Never,
-		throttled: throttled{at: engine.MaxTime}, trunks: trunks{tick: clock.Never},
+		throttled: throttled{at: engine.MaxTime},
 	}
+	l.links.Init(link.Config{Poller: g, Wake: g.Wake})
 	l.streams = stream.New(stream.Config{
 		Owner: l, Poller: g, MaxOutput: s.cfg.MaxOutput, MaxOutputTotal: s.cfg.MaxOutputTotal,
 	})

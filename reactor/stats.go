@@ -69,8 +69,8 @@ func (s *Server) Stats() Stats {
 			Opened:        c.opened.Load(),
 			BytesIn:       n.BytesIn.Load(),
 			BytesOut:      n.BytesOut.Load(),
-			TrunkIn:       c.trunkIn.Load(),
-			TrunkOut:      c.trunkOut.Load(),
+			TrunkIn:       l.links.In.Load(),
+			TrunkOut:      l.links.Out.Load(),
 			Stalls:        n.Stalls.Load(),
 			OverLimit:     n.TooMuchInput.Load(),
 			OverOutput:    n.TooMuchOutput.Load(),
@@ -105,7 +105,7 @@ func (s *Server) Stats() Stats {
 // counts are a loop's own: it alone writes them, anybody may read them.
 type counts struct {
 	connections, ending            atomic.Int64
-	opened, trunkIn, trunkOut      atomic.Uint64
+	opened                         atomic.Uint64
 	overTotal, cut, panics         atomic.Uint64
 	idle, lacking                  atomic.Uint64
 	unauthorized, aged, unverified atomic.Uint64

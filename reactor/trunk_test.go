@@ -14,13 +14,14 @@ import (
 	"testing"
 	"time"
 
+	"trellis/reactor/internal/link"
 	"trellis/reactor/internal/relay"
 	"trellis/reactor/internal/trunk"
 )
 
-// recordedEnd is a trunkEnd that keeps what it gets.
+// recordedEnd is a link.End that keeps what it gets.
 type recordedEnd struct {
-	trunk *trunkLine
+	trunk *link.Link
 	reply func(*trunk.Item) error // may be nil
 
 	mu        sync.Mutex
@@ -29,7 +30,7 @@ type recordedEnd struct {
 	errs      []error // of ended
 }
 
-func (e *recordedEnd) take(_ time.Duration, it *trunk.Item) error {
+func (e *recordedEnd) TakeItem(_ time.Duration, it *trunk.Item) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	kept := *it
@@ -41,13 +42,13 @@ func (e *recordedEnd) take(_ time.Duration, it *trunk.Item) error {
 	return nil
 }
 
-func (e *recordedEnd) writable(time.Duration) {
+func (e *recordedEnd) HasRoom(time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.writables++
 }
 
-func (e *recordedEnd) disconnected(_ time.Duration, err error) {
+func (e *recordedEnd) Disconnect(_ time.Duration, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.errs = append(e.errs, err)
@@ -98,7 +99,7 @@ func (ts *testServer) layTest(secure bool, e *recordedEnd, change func(*TrunkCon
 	if change != nil {
 		change(&c)
 	}
-	if err := ts.layTrunk(ts.loops[0], c, trunk.Gateway, func(t *trunkLine) trunkEnd {
+	if err := ts.layTrunk(ts.loops[0], c, trunk.Gateway, func(t *link.Link) link.End {
 		e.trunk = t
 		return e
 	}); err != nil {
@@ -264,7 +265,7 @@ func TestWhatTLSHasReadTooEarlyBelongsToTheTrunk(t *testing.T) {
 	}
 	defer (<-ready).Close()
 	if err := ts.layTrunk(ts.loops[0], TrunkConn{Conn: here, TLS: c, Exchange: func(c net.Conn) { s.Conn = c }}, trunk.Gateway,
-		func(*trunkLine) trunkEnd { return e }); err != nil {
+		func(*link.Link) link.End { return e }); err != nil {
 		t.Fatal(err)
 	}
 	ts.until("all has come", func() bool { return e.count() == len(toLeader) })
@@ -295,7 +296,7 @@ func (ts *testServer) expectEnd(e *recordedEnd, want error) {
 	ts.until("the trunk ends", func() bool { return e.err() != nil })
 	ts.on(func() {
 		e.trunk.Send(&toGateway[0])
-		if l := ts.loops[0]; slices.Contains(l.trunks.list, e.trunk) || len(l.trunks.dirty) > 0 {
+		if l := ts.loops[0]; slices.Contains(l.links.All(), e.trunk) || l.links.HasOutput() {
 			ts.t.Error("the loop still has the trunk")
 		}
 	})
@@ -318,8 +319,8 @@ func TestATrunkEnds(t *testing.T) {
 		want error
 		end  func(ts *testServer, e *recordedEnd, p *trunkPeer)
 	}{
-		"with the other side": {errOtherSide, func(_ *testServer, _ *recordedEnd, p *trunkPeer) { p.Close() }},
-		"within a frame": {errOtherSide, func(_ *testServer, _ *recordedEnd, p *trunkPeer) {
+		"with the other side": {link.ErrOtherSide, func(_ *testServer, _ *recordedEnd, p *trunkPeer) { p.Close() }},
+		"within a frame": {link.ErrOtherSide, func(_ *testServer, _ *recordedEnd, p *trunkPeer) {
 			p.send(p.frames(toLeader...)[:100])
 			p.Close()
 		}},
@@ -414,18 +415,18 @@ func TestATrunkOfASilentSideEnds(t *testing.T) {
 		for i := range 10 {
 			p.send(one)
 			ts.until("it has come", func() bool { return e.count() == i+1 })
-			put(trunkTick)
+			put(link.Tick)
 			p.pulse()
 		}
-		for range trunkPatience - 1 {
-			put(10 * trunkTick) // a server that was stopped meanwhile has seen one tick
+		for range link.Patience - 1 {
+			put(10 * link.Tick) // a server that was stopped meanwhile has seen one tick
 			p.pulse()
 		}
 		if err := e.err(); err != nil {
 			t.Fatalf("ended too early, with %v", err)
 		}
-		put(trunkTick)
-		ts.expectEnd(e, errSilence)
+		put(link.Tick)
+		ts.expectEnd(e, link.ErrSilence)
 	})
 }
 
@@ -461,7 +462,7 @@ func TestATrunkIsServedWhileNothingExecutes(t *testing.T) {
 func (ts *testServer) fill(e *recordedEnd, from uint32) (sent uint32) {
 	item := trunk.Item{Kind: trunk.KindReplies, Channel: 1, Data: bytes.Repeat([]byte("x"), trunk.MaxData)}
 	ts.on(func() {
-		for e.trunk.Room() > 0 && !e.trunk.over {
+		for e.trunk.Room() > 0 && e.err() == nil {
 			sent++
 			item.Number = from + sent
 			e.trunk.Send(&item)
@@ -481,8 +482,8 @@ func TestATrunkThatIsNotReadWaits(t *testing.T) {
 		ts.until("the socket takes nothing", func() (full bool) {
 			sent += ts.fill(e, sent)
 			ts.on(func() {
-				full = e.trunk.armed
-				if n := e.trunk.pending(); n > relay.MaxOutput+2*trunk.MaxData {
+				full = e.trunk.Pending() > 0 // behind the end of a round
+				if n := e.trunk.Pending(); n > relay.MaxOutput+2*trunk.MaxData {
 					t.Fatalf("%d bytes wait", n)
 				}
 			})
@@ -516,10 +517,10 @@ func TestATrunkThatIsNeverReadEnds(t *testing.T) {
 			p.send(p.frames(toLeader[0]))
 			came++
 			ts.until("it has come", func() bool { return e.count() == came })
-			put(trunkTick)
+			put(link.Tick)
 			return e.err() != nil
 		})
-		ts.expectEnd(e, errBlocked)
+		ts.expectEnd(e, link.ErrBlocked)
 	})
 }
 

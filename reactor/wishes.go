@@ -3,20 +3,21 @@ package reactor
 import (
 	"time"
 
+	"trellis/reactor/internal/link"
 	"trellis/reactor/internal/relay"
 	"trellis/reactor/internal/trunk"
 )
 
 // connect forwards over a trunk, when its leader is ready. Its end is sent to ended.
-func (g *gateway) connect(t *trunkLine, number uint32, ended chan<- bool) *gateway {
+func (g *gateway) connect(t *link.Link, number uint32, ended chan<- bool) *gateway {
 	g.line, g.ended = t, ended
 	g.Connect(t, number)
 	g.loop.effects.number.Store(number)
 	return g
 }
 
-// take implements trunkEnd.
-func (g *gateway) take(now time.Duration, it *trunk.Item) error {
+// TakeItem implements link.End.
+func (g *gateway) TakeItem(now time.Duration, it *trunk.Item) error {
 	w, err := g.Item(now, it)
 	if w.Do != relay.Nothing {
 		g.fulfil(now, &w)
@@ -24,11 +25,11 @@ func (g *gateway) take(now time.Duration, it *trunk.Item) error {
 	return err
 }
 
-// writable implements trunkEnd. Who is next in line goes on in this round.
-func (g *gateway) writable(time.Duration) {}
+// HasRoom implements link.End. Who is next in line goes on in this round.
+func (g *gateway) HasRoom(time.Duration) {}
 
-// disconnected implements trunkEnd.
-func (g *gateway) disconnected(now time.Duration, err error) {
+// Disconnect implements link.End.
+func (g *gateway) Disconnect(now time.Duration, err error) {
 	l := g.loop
 	if n, ok := l.server.trunkEnds.Allow(); ok && !l.stopping {
 		l.server.log.Info("clients are not forwarded for now", "reason", err, "unreported", n)
@@ -75,7 +76,7 @@ func (g *gateway) look() {
 // giveUp resets the clients that may have something to lose, and forgets all sessions.
 func (g *gateway) giveUp(now time.Duration, why error) {
 	if g.line != nil {
-		g.line.fail(now, why)
+		g.line.Fail(now, why)
 		return
 	}
 	g.Disconnected(now, why)

@@ -101,7 +101,7 @@ func (t *TLS) decrypt(ss *Streams, s *Stream, p []byte) (plain []byte, err error
 	}
 	ss.memory.In = nil
 	ss.Counts.BytesIn.Add(uint64(max(0, len(p)-n))) // the owner counts the plain text
-	ss.Engine.Spend(CryptoCost * bytesCost(n))
+	ss.Engine.Spend(CryptoCost * BytesCost(n))
 	if err == tlsmem.ErrNoInput {
 		err = nil
 	}
@@ -208,7 +208,7 @@ func (t *TLS) seal(ss *Streams, b []byte) bool {
 	if t.mute {
 		return false
 	}
-	ss.Engine.Spend(CryptoCost * bytesCost(len(b)))
+	ss.Engine.Spend(CryptoCost * BytesCost(len(b)))
 	if _, err := t.conn.Write(b); err != nil {
 		t.mute = true
 		ss.memory.Sealed = ss.memory.Sealed[:0]

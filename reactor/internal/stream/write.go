@@ -63,8 +63,8 @@ func Skip(out *engine.Output, n int) (skipped int) {
 	return skipped
 }
 
-// bytesCost is the cost of copying n bytes, in units of the engine's.
-func bytesCost(n int) int { return n >> 10 }
+// BytesCost is the cost of copying n bytes, in units of the engine's.
+func BytesCost(n int) int { return n >> 10 }
 
 // Sending is what has become of replies.
 type Sending uint8
@@ -175,7 +175,7 @@ func (ss *Streams) wrote(n int, err error) (int, bool) {
 	switch err {
 	case nil:
 		ss.Counts.BytesOut.Add(uint64(n))
-		ss.Engine.Spend(bytesCost(n))
+		ss.Engine.Spend(BytesCost(n))
 		return n, true
 	case unix.EAGAIN:
 		return 0, true
