@@ -115,11 +115,6 @@
 // connections share. Each read costs two small
 // allocations, both in crypto/tls.
 //
-// # Proxies
-//
-// What a proxy's header says of a client stands in a map of the loop, so that connections without a proxy are not
-// bigger for it.
-//
 // # Invariants
 //
 //   - All of what gnet has read is taken at once, so that gnet keeps nothing.
@@ -325,9 +320,8 @@
 //
 // # Shortages
 //
-// There may be Config.MaxConnections connections, counting those that are being ended. One more is accepted, answered
-// OUT_OF_MEMORY, which in the protocol means that trying again later may help, and closed; to leave it in the
-// listener's queue instead would let it hang without a word.
+// Of Config.MaxConnections connections, those count that are being ended. One more is accepted, answered OUT_OF_MEMORY,
+// which in the protocol means that trying again later may help, and closed: in the listener's queue it would hang.
 //
 // The end of a connection needs a copy of its descriptor when the client has something to get yet. So the acceptor
 // holds one descriptor in reserve. It pauses when there are no others, until the server closes a connection.
