@@ -303,7 +303,7 @@ func BenchmarkKeyedCycle(b *testing.B) {
 					c.must(&codec.Command{
 						Op: codec.OpPut, TTR: 1e9, Size: uint32(len(smallBody)), Body: smallBody, Terminated: true, Tags: tags[i%keys],
 					}, "INSERTED ")
-					c.loop.by().EndRound()
+					c.loop.tx.EndRound()
 				}
 				for i := range 2 * keys {
 					put(i)
