@@ -22,6 +22,7 @@ const (
 	KeyMaxReserved
 	KeyExpire
 	KeyPaused
+	KeyLinger
 
 	// NumTubeKeys is the number of keys. It is no key itself.
 	NumTubeKeys
@@ -44,6 +45,7 @@ var tubeKeys = [NumTubeKeys]struct {
 	KeyMaxReserved: {"max-reserved", 0, 1<<32 - 1, 0},
 	KeyExpire:      {"expire", 0, 1<<32 - 1, 0},
 	KeyPaused:      {"paused", 0, 1, 0},
+	KeyLinger:      {"linger", 0, 86_400, 0},
 }
 
 // String returns the key's word.

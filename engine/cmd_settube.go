@@ -21,7 +21,7 @@ func (s *Session) setTube(now Time, cmd *codec.Command, out *Output) Outcome {
 	if s.refuseToken(cmd.Tube, out) || s.refuseToken(cmd.To, out) {
 		return Done
 	}
-	if !s.loop.engine.recordsAll() {
+	if e := s.loop.engine; !e.recordsAll() || cmd.Pairs.Values[codec.KeyLinger] != 0 && !e.recordsLinger() {
 		out.Reply(codec.ReplyOutOfMemory)
 		return Done
 	}

@@ -38,6 +38,7 @@ func appendTube(b []byte, n *stats.Tube, first, rest string) []byte {
 	number("current-jobs-delayed", uint64(n.Delayed))
 	number("current-jobs-buried", uint64(n.Buried))
 	number("current-jobs-held", uint64(n.Held))
+	number("current-jobs-orphaned", uint64(n.Orphaned))
 	number("current-watching", uint64(n.Watching))
 	number("current-waiting", uint64(n.Waiting))
 	number("oldest-ready-age", uint64(Time(n.OldestReady).Whole()))

@@ -21,7 +21,7 @@ var seam = strings.Fields(`
 	source goOnRecord
 	request verdict gotJob mustWait timedOut deadlineSoon weights weightsOf
 	incoming errDuplicate errRefused raisedState bulk survey work
-	reservationSet enterSession endSession dismissNumber recordsHolds recordsAll barrierPos
+	reservationSet enterSession endSession dismissNumber departure hasQuit isCutOff serverStops isParted recordsHolds recordsAll recordsLinger barrierPos
 	groupCount groupNamed settingList allSettings accountNamed tally notFound
 `)
 

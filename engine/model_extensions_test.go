@@ -268,6 +268,9 @@ func (m *model) set(name string, p journal.Policy, reply string) string {
 	}
 	if t := m.find(name); t != nil {
 		m.dispatch(t)
+		if p.Linger == 0 {
+			m.endLingering(name, MaxTime)
+		}
 	}
 	return reply
 }
@@ -302,7 +305,8 @@ func (m *model) listSettings() string {
 		if p.Rate > 0 {
 			rate, burst = fmt.Sprintf("%d/%d", p.Rate, p.Per), p.BurstInForce()
 		}
-		y += fmt.Sprintf("  rate: %s\n  burst: %d\n  max-reserved: %d\n  expire: %d\n  paused: %d\n", rate, burst, p.MaxReserved, p.Expire, flag[p.Paused])
+		y += fmt.Sprintf("  rate: %s\n  burst: %d\n  max-reserved: %d\n  expire: %d\n  paused: %d\n  linger: %d\n",
+			rate, burst, p.MaxReserved, p.Expire, flag[p.Paused], p.Linger)
 	}
 	return okReply(y)
 }

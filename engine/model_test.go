@@ -64,7 +64,8 @@ type modelJob struct {
 	ready, started  Time // when it became ready, or was reserved
 	expiry          Time // when it is looked at whether it is to expire; MaxTime for never
 	holder          *modelClient
-	since           int // the step in which it was buried or reserved
+	lingers         Time // until when it is reserved as an orphan; 0 if it is none
+	since           int  // the step in which it was buried or reserved
 	saved           modelRecord
 	keys            journal.Keys
 
@@ -83,6 +84,7 @@ type modelClient struct {
 	chosen  uint64 // choices by weight
 
 	producer, worker, halfClosed bool
+	quit                         bool // it has said that it leaves
 
 	waiting     bool
 	since       int // the step in which its wait began
@@ -261,7 +263,7 @@ func (m *model) close(c *modelClient) {
 	}
 	c.waiting = false
 	for _, j := range m.heldBy(c) {
-		m.lapse(j, m.policy(j.tube.name).Disconnects)
+		m.forsake(j, c.quit || j.id == c.untold())
 	}
 	m.fire()
 	m.clients = slices.DeleteFunc(m.clients, func(o *modelClient) bool { return o == c })
@@ -298,6 +300,7 @@ func (m *model) resume(c *modelClient) {
 		return
 	}
 	j := m.jobs[c.given]
+	c.given = 0
 	switch {
 	case j != nil && j.holder == c && c.batch > 0:
 		c.out += m.batchReply(c, append([]*modelJob{j}, m.takeBatch(c, c.batch-1)...))
@@ -324,6 +327,9 @@ func (m *model) soonest() Time {
 	for _, j := range m.jobs {
 		if j.due != 0 {
 			at = min(at, j.due)
+		}
+		if j.lingers != 0 {
+			at = min(at, j.lingers)
 		}
 		if j.expiry != MaxTime && j.state != "reserved" && j.state != "buried" {
 			at = min(at, max(j.expiry, m.now)) // a restart may be late
@@ -355,6 +361,7 @@ func (m *model) soonest() Time {
 type dueThing struct {
 	tube     string
 	holder   *modelClient
+	orphans  bool // of a tube
 	expiries bool // of a shard
 	shard    int
 
@@ -392,6 +399,10 @@ func (m *model) tick(now Time, things []dueThing, shardOf func(tube string) int)
 		if x.expiries {
 			continue
 		}
+		if x.orphans {
+			m.endLingering(x.tube, now)
+			continue
+		}
 		t := m.find(x.tube)
 		if t == nil {
 			continue
@@ -407,6 +418,9 @@ func (m *model) tick(now Time, things []dueThing, shardOf func(tube string) int)
 	}
 	if late := m.all(due, byDue); len(late) > 0 {
 		return fmt.Errorf("at %d: job %d is due at %d and nothing is done for it", now, late[0].id, late[0].due)
+	}
+	if late := m.all(func(j *modelJob) bool { return j.lingers != 0 && j.lingers <= now }, byID); len(late) > 0 {
+		return fmt.Errorf("at %d: job %d lingers until %d and nothing is done for it", now, late[0].id, late[0].lingers)
 	}
 	for _, t := range m.tubes {
 		if t.pausedUntil != 0 && !m.paused(t) {
@@ -450,6 +464,8 @@ func (m *model) jump(to Time) {
 	m.now = to
 	for _, j := range m.jobs {
 		switch {
+		case j.lingers != 0 && j.lingers < j.due && j.lingers <= to:
+			m.lapse(j, m.policy(j.tube.name).Disconnects)
 		case j.due == 0 || j.due > to:
 			continue
 		case j.state == "delayed":
@@ -556,6 +572,12 @@ const notFound = "NOT_FOUND\r\n"
 
 func (m *model) reserveJob(c *modelClient, id uint64) string {
 	j := m.jobs[id]
+	if j != nil && j.lingers != 0 {
+		c.worker = true
+		m.adopt(j, c)
+		j.reserves++
+		return m.reservedReply(c, j)
+	}
 	if j == nil || j.state == "reserved" || m.passedOver(j) || j.held || m.opens(j.tube) > m.now {
 		return notFound
 	}
@@ -570,7 +592,7 @@ func (m *model) reserveJob(c *modelClient, id uint64) string {
 
 func (m *model) delete(c *modelClient, id uint64) string {
 	j := m.jobs[id]
-	if j == nil || j.state == "reserved" && j.holder != c {
+	if j == nil || j.state == "reserved" && !m.worksOn(c, j) {
 		return notFound
 	}
 	if m.file.failed() {
@@ -583,7 +605,7 @@ func (m *model) delete(c *modelClient, id uint64) string {
 
 func (m *model) release(c *modelClient, id uint64, pri, delay uint32) string {
 	j := m.jobs[id]
-	if j == nil || j.holder != c {
+	if j == nil || !m.worksOn(c, j) {
 		return notFound
 	}
 	most := m.policy(j.tube.name).Attempts
@@ -611,7 +633,7 @@ func (m *model) release(c *modelClient, id uint64, pri, delay uint32) string {
 
 func (m *model) bury(c *modelClient, id uint64, pri uint32) string {
 	j := m.jobs[id]
-	if j == nil || j.holder != c {
+	if j == nil || !m.worksOn(c, j) {
 		return notFound
 	}
 	if m.file.refusal() != "" {
@@ -630,8 +652,11 @@ func (m *model) bury(c *modelClient, id uint64, pri uint32) string {
 
 func (m *model) touch(c *modelClient, id uint64) string {
 	j := m.jobs[id]
-	if j == nil || j.holder != c {
+	if j == nil || !m.worksOn(c, j) {
 		return notFound
+	}
+	if j.holder != c {
+		m.adopt(j, c)
 	}
 	j.due = m.now + clock.Seconds(j.ttr)
 	return "TOUCHED\r\n"

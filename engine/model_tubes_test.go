@@ -34,7 +34,7 @@ func (m *model) countStart(j *modelJob) {
 func (m *model) leave(j *modelJob) {
 	if j.state == "reserved" {
 		j.tube.total.busy += microsBetween(j.started, m.now)
-		j.state = ""
+		j.state, j.lingers = "", 0
 	}
 }
 
@@ -51,6 +51,7 @@ func (m *model) statsTubeX(t *modelTube, waiting int, shown string) string {
 		line("current-jobs-"+state, len(m.in(t, state, byPriority)))
 	}
 	line("current-jobs-held", m.countJobs(func(j *modelJob) bool { return j.tube == t && j.held }))
+	line("current-jobs-orphaned", m.countJobs(func(j *modelJob) bool { return j.tube == t && j.lingers != 0 }))
 	line("current-watching", m.countClients(func(c *modelClient) bool { return slices.Contains(c.watched, t) }))
 	line("current-waiting", waiting)
 	line("oldest-ready-age", valueIn(shown, "oldest-ready-age"))

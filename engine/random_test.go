@@ -198,6 +198,9 @@ func (r *rig) jobID(t *rapid.T) uint64 {
 // heldID draws the id of a job, preferably one that the connection has reserved.
 func (r *rig) heldID(t *rapid.T, c *rigConn) uint64 {
 	held := r.model.heldBy(c.client)
+	if orphans := r.model.heldBy(nobody); len(orphans) > 0 && rapid.Bool().Draw(t, "orphan") {
+		held = orphans
+	}
 	if len(held) == 0 || rapid.IntRange(0, 7).Draw(t, "any") == 7 {
 		return r.jobID(t)
 	}
@@ -224,7 +227,7 @@ func (r *rig) somePair(t *rapid.T) (pair string, change func(*journal.Policy)) {
 		}
 		return key + "=", func(p *journal.Policy) { *to(p) = *to(&d) }
 	}
-	switch rapid.IntRange(0, 13).Draw(t, "key") {
+	switch rapid.IntRange(0, 15).Draw(t, "key") {
 	case 0:
 		return number("attempts", func(p *journal.Policy) *uint32 { return &p.Attempts }, 0, 1, 2, 3)
 	case 1, 2:
@@ -251,6 +254,8 @@ func (r *rig) somePair(t *rapid.T) (pair string, change func(*journal.Policy)) {
 	case 11:
 		on := rapid.Bool().Draw(t, "on")
 		return fmt.Sprint("paused=", map[bool]int{true: 1}[on]), func(p *journal.Policy) { p.Paused = on }
+	case 13, 14:
+		return number("linger", func(p *journal.Policy) *uint32 { return &p.Linger }, 2, 0, 1, 3, 86_400)
 	case 12:
 		return number("expire", func(p *journal.Policy) *uint32 { return &p.Expire }, 0, 1, 2, 5)
 	}
@@ -499,6 +504,7 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 				if outcome := c.feed([]byte("quit\r\n")); outcome != Quit {
 					t.Fatalf("outcome of quit: %d", outcome)
 				}
+				c.client.quit = true
 			}
 			t.Logf("conn %d closes", c.number)
 			r.close(c)

@@ -395,6 +395,8 @@ func (s spy) Expire(now int64) bool {
 		s.rig.things = append(s.rig.things, t)
 	case *expiries:
 		s.rig.things = append(s.rig.things, dueThing{expiries: true, shard: x.shard.number})
+	case *orphans:
+		s.rig.things = append(s.rig.things, dueThing{tube: x.tube.name, orphans: true})
 	case *reservations:
 		s.rig.things = append(s.rig.things, dueThing{holder: s.rig.holderOf(x.of).client, shard: x.shard.number})
 	}
@@ -576,7 +578,11 @@ func (r *rig) compareState() {
 		if want.due != 0 && j.at() != want.due {
 			r.t.Fatalf("job %d is %v until %d, want %d", id, j.state, j.At, want.due)
 		}
-		if want.holder != nil && r.holderOf(sh.reservations[j.Next].of).client != want.holder {
+		if want.holder == nobody {
+			if o := sh.orphansWith(j); o == nil || o.tube != sh.tubes[j.tube] {
+				r.t.Fatalf("job %d is no orphan of its tube", id)
+			}
+		} else if want.holder != nil && r.holderOf(sh.reservations[j.Next].of).client != want.holder {
 			r.t.Fatalf("job %d is held by another connection", id)
 		}
 		if !bytes.Equal(sh.body(j), []byte(want.body)) {

@@ -57,6 +57,7 @@ const (
 	isGhost    // nobody carries it: it gives back what an absent session held
 	isAged     // its client has waited since wait.since for what it sends next
 	aborts     // its wait for a job ends when the client sends more
+	saidQuit   // the client has: it has not lost its connection
 
 	special = restricted | onRecord | isAged // other sessions just execute their commands
 )

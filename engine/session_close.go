@@ -4,7 +4,7 @@ package engine
 // what their clients hold has not failed.
 func (l *Loop) Stop() { l.stopping = true }
 
-// Close ends the session: what it has reserved becomes ready, and its tubes lose it.
+// Close ends the session: what it has reserved becomes ready, or lingers, and its tubes lose it.
 // It reports whether that is done. When it is much, or a job is on its way, Next goes on
 // with it, and returns the session a last time when it is done.
 func (s *Session) Close(now Time) (done bool) {
@@ -44,7 +44,7 @@ func (s *Session) finishClose(now Time) (done bool) {
 		l.starve(s)
 		return false
 	}
-	if !l.tx.Depart(now, &s.client, s.recordedID(), s.client.flags&parts != 0, l.stopping) {
+	if !l.tx.Depart(now, &s.client, s.recordedID(), s.departure()) {
 		l.turns.Push(s)
 		return false
 	}
@@ -60,4 +60,17 @@ func (s *Session) recordedID() uint64 {
 		return 0
 	}
 	return s.id
+}
+
+// departure is how the client of a closed session has left.
+func (s *Session) departure() departure {
+	switch {
+	case s.client.flags&parts != 0:
+		return isParted
+	case s.client.flags&saidQuit != 0:
+		return hasQuit
+	case s.loop.stopping:
+		return serverStops
+	}
+	return isCutOff
 }

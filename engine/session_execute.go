@@ -63,6 +63,7 @@ func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	case codec.OpStatsTube:
 		s.statsTube(now, cmd.Tube, out)
 	case codec.OpQuit:
+		s.client.flags |= saidQuit
 		return Quit
 	case codec.OpCapabilities:
 		s.capabilities(out)

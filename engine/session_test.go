@@ -23,7 +23,7 @@ func TestAllOfASessionIsDetached(t *testing.T) {
 	if !slices.Equal(fields, known) {
 		t.Errorf("a session has %v; Detach and Attach know of %v", fields, known)
 	}
-	if all := carried | isOpen | isClosing | restricted | onRecord | parts | isGhost; all != aborts<<1-1 {
+	if all := carried | isOpen | isClosing | restricted | onRecord | parts | isGhost | saidQuit; all != 1<<16-1 {
 		t.Errorf("Detach and Attach know of the flags %b", all)
 	}
 }

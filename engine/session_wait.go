@@ -33,6 +33,26 @@ func (x *claimant) Deliver(by *tx, id uint64, pos journal.Pos) {
 	x.loop.post((*Session)(x), by)
 }
 
+// Left implements waiter.
+func (x *claimant) Left() (account string, untold uint64) {
+	if x.wait != nil {
+		untold = x.wait.id
+	}
+	if x.client.flags&restricted != 0 {
+		account = x.wait.grant.of
+	}
+	return account, untold
+}
+
+// Adopts implements waiter.
+func (x *claimant) Adopts(tube, account string) bool {
+	if x.client.flags&restricted == 0 {
+		return true
+	}
+	g := x.wait.grant
+	return g.rights&RightWork != 0 && g.permits(tube) && (account == "" || g.of == "" || g.of == account)
+}
+
 // Since implements waiter.
 func (x *claimant) Since() Time { return x.wait.since }
 

@@ -53,6 +53,15 @@ func (cl *client) set() *reservationSet {
 	return cl.reserved
 }
 
+// left is what has to be known of a client that has left: the name of its account, "" for none, and the job that it
+// was handed and not told of, 0 for none. Of one that nobody carries nothing is known.
+func (cl *client) left() (account string, untold uint64) {
+	if len(cl.watched) == 0 {
+		return "", 0
+	}
+	return cl.watched[0].waiter.Left()
+}
+
 // claim ends the client's wait, in one atomic step, so that it gets one job.
 func (cl *client) claim() bool { return cl.claimed.CompareAndSwap(claimWaiting, claimTaken) }
 

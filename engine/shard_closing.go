@@ -41,14 +41,14 @@ func (v *closing) removeOldest() {
 const giveBackSlice = 128
 
 // Depart ends a closed client as far as the round's budget goes, and returns true when nobody can see it any more.
-// What it has reserved becomes ready; or is left to an absent session of its id, if it parts. If it is on record, that
-// is its session's id, which is 0 otherwise. stopping: the server ends, so its jobs have not failed.
-func (c *tx) Depart(now Time, cl *client, session uint64, parts, stopping bool) (done bool) {
+// What it has reserved becomes ready, or lingers; or is left to an absent session of its id, if it is parted. If it is
+// on record, that is its session's id, which is 0 otherwise.
+func (c *tx) Depart(now Time, cl *client, session uint64, how departure) (done bool) {
 	switch {
 	case cl.reserved == nil:
-	case parts:
+	case how == isParted:
 		c.leaveAbsent(now, cl)
-	case !c.giveBack(now, cl, stopping):
+	case !c.giveBack(now, cl, how):
 		return false
 	}
 	if c.unwatch(now, cl) {
@@ -64,15 +64,15 @@ func (c *tx) Depart(now Time, cl *client, session uint64, parts, stopping bool) 
 	return true
 }
 
-// giveBack makes what a closed client has reserved ready again, as far as the round's budget goes.
-func (c *tx) giveBack(now Time, cl *client, stopping bool) (done bool) {
+// giveBack makes what a closed client has reserved ready again, or orphans, as far as the round's budget goes.
+func (c *tx) giveBack(now Time, cl *client, how departure) (done bool) {
 	v := c.closings[cl]
 	if v == nil {
 		if v = c.beginClosing(now, cl); v == nil {
 			return true
 		}
 	}
-	if v.turn(c, now, stopping) {
+	if v.turn(c, now, how) {
 		if c.closings == nil {
 			c.closings = make(map[*client]*closing)
 		}
@@ -118,10 +118,11 @@ func (c *tx) beginClosing(now Time, cl *client) *closing {
 	return &closing{of: cl, from: hs.first, jobs: make([]reservation, 0, n)}
 }
 
-// turn gives back as much as the round's budget allows. It returns false when all is given back.
-func (v *closing) turn(c *tx, now Time, stopping bool) (more bool) {
+// turn gives back as much as the round's budget allows, of a client that has left like that. It returns false when
+// all is given back.
+func (v *closing) turn(c *tx, now Time, how departure) (more bool) {
 	for {
-		if !v.gather(c, now) || !v.returnAll(c, now, stopping) {
+		if !v.gather(c, now) || !v.returnAll(c, now, how) {
 			return true
 		}
 		if c.CountReserved(now, v.of, 1) == 0 {
@@ -220,8 +221,9 @@ func (v *closing) gather(c *tx, now Time) (done bool) {
 	return true
 }
 
-// returnAll makes the jobs ready, or what their tubes' settings make of jobs whose client has gone.
-func (v *closing) returnAll(c *tx, now Time, stopping bool) (done bool) {
+// returnAll makes the jobs ready, or orphans, or what else their tubes' settings make of jobs whose client has gone.
+func (v *closing) returnAll(c *tx, now Time, how departure) (done bool) {
+	account, untold := v.of.left()
 	var dead shardSet // of a dead tube, whose lock could not be had without a wait
 	for len(v.jobs) > 0 {
 		number := v.jobs[0].shard
@@ -232,7 +234,11 @@ func (v *closing) returnAll(c *tx, now Time, stopping bool) (done bool) {
 		n, moves := 0, sh.moves
 		for ; n < giveBackSlice && sh.moves >= 0 && len(v.jobs) > 0 && v.jobs[0].shard == number; n++ {
 			if r, j := sh.find(v.jobs[0].id); j != nil && sh.reservedBy(v.of.reserved, j) {
-				if to := sh.giveBack(r, j, stopping); to != nil {
+				how := how
+				if j.ID == untold && how == isCutOff {
+					how = hasQuit
+				}
+				if to := sh.forsake(r, j, account, how); to != nil {
 					dead = to.self
 					break
 				}

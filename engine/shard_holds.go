@@ -34,6 +34,9 @@ type Holds interface {
 // does not, only records of reservations are asked for, after RecordsHolds.
 func (e *shared) recordsAll() bool { return e.holds == nil || e.holds.RecordsAll() }
 
+// recordsLinger reports whether all who read the journal can read a setting by which jobs linger.
+func (e *shared) recordsLinger() bool { return e.holds == nil }
+
 // recordsHolds reports whether reservations are to be on record, and whether all who read the journal can read that.
 func (e *shared) recordsHolds() (records, may bool) {
 	return e.holds != nil, e.holds != nil && e.holds.RecordsHolds()

@@ -11,13 +11,13 @@ import (
 // returns reply.ErrNotFound if there is no such job, or why the change could not be recorded. Then nothing has
 // changed.
 
-// Delete deletes a job that a client has reserved, or that nobody has reserved unless it has to be.
+// Delete deletes a job that a client works on, or that nobody has reserved unless it has to be.
 func (c *tx) Delete(now Time, id uint64, by *client, mustHave bool, out *reply.Output) error {
 	sh, r, j := c.shared.lockJob(c, id, now)
 	if sh == nil {
 		return c.shared.notFound(out)
 	}
-	if !sh.reservedBy(by.reserved, j) && (j.state == reserved || mustHave) {
+	if !sh.worksOn(by, j) && (j.state == reserved || mustHave) {
 		return c.refuse(sh, out)
 	}
 	c.spend(j.cost() - 1) // any command costs one
@@ -30,7 +30,7 @@ func (c *tx) Delete(now Time, id uint64, by *client, mustHave bool, out *reply.O
 	return err
 }
 
-// Bury buries a job that a client has reserved.
+// Bury buries a job that a client works on.
 func (c *tx) Bury(now Time, id uint64, by *client, pri uint32, out *reply.Output) error {
 	sh, r, j := c.lockReserved(now, id, by, out)
 	if sh == nil {
@@ -49,14 +49,19 @@ func (c *tx) Bury(now Time, id uint64, by *client, pri uint32, out *reply.Output
 	return err
 }
 
-// Touch starts the time to run of a job anew that a client has reserved. It is on record if the
+// Touch starts the time to run of a job anew that a client works on, and has now. It is on record if the
 // reservation is.
 func (c *tx) Touch(now Time, id uint64, by *client, out *reply.Output) error {
 	sh, r, j := c.lockReserved(now, id, by, out)
 	if sh == nil {
 		return reply.ErrNotFound
 	}
-	err := sh.touch(sh.reservations[j.Next], r, j, now+clock.Seconds(j.ttr), out)
+	var err error
+	if h := sh.reservations[j.Next]; h.of == by.reserved {
+		err = sh.touch(h, r, j, now+clock.Seconds(j.ttr), out)
+	} else {
+		err = sh.adopt(by, r, j, sh.counters.At(j.counters).reserves, out)
+	}
 	sh.unlock(c)
 	return err
 }

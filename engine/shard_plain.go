@@ -69,6 +69,7 @@ func (sh *shard) removeReserved(t *tube, j *job) {
 	if j.flags&isFair != 0 {
 		sh.vacateFair(t, j)
 	}
+	sh.orphansWith(j).forget()
 }
 
 // afterChange does what is to be done when a job that is not plain has come from one state to another.

@@ -2,7 +2,7 @@ package engine
 
 import "trellis/engine/internal/reply"
 
-// Release releases a job that a client has reserved.
+// Release releases a job that a client works on.
 func (c *tx) Release(now Time, id uint64, by *client, pri, delay uint32, out *reply.Output) error {
 	sh, r, j := c.lockReserved(now, id, by, out)
 	if sh == nil {
@@ -46,7 +46,7 @@ func (c *tx) releaseDead(now Time, id uint64, by *client, pri, delay uint32, out
 		if sh == nil {
 			return reply.ErrNotFound
 		}
-		if !sh.reservedBy(by.reserved, j) {
+		if !sh.worksOn(by, j) {
 			out.DependOn(sh.dependsOnEnds())
 			c.unlockAll(locked)
 			return reply.ErrNotFound

@@ -14,6 +14,7 @@ type reservationSet struct {
 	made   uint32       // reservations that the session has ever made: the order in which they are given back
 	oldest reservations // the list's last; most sessions have no other
 	holder *holder      // nil unless the session is on record; set before its first reservation
+	nobody *orphans     // whose these are if they are no session's
 }
 
 // list is the first of a session's reservations, nil if it never had one.
@@ -43,7 +44,7 @@ type reservations struct {
 	timer queue.Timer   // fires no later than the first deadline
 }
 
-// reservationsOf returns a session's reservations in sh, and makes a list if there is none.
+// reservationsOf returns a set's reservations in sh, and makes a list if there is none.
 // Whoever calls it owns the session: it runs on its loop, or has claimed it.
 func (sh *shard) reservationsOf(of *reservationSet) *reservations {
 	for h := of.first; h != nil; h = h.next {

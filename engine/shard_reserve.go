@@ -117,12 +117,23 @@ func (c *tx) Handed(now Time, id uint64, cl *client, pos journal.Pos, informed b
 	return has
 }
 
-// ReserveJob reserves the job of that id, whatever state it is in, and appends the reply. works: the
+// ReserveJob reserves the job of that id, whatever state it is in, or adopts it, and appends the reply. works: the
 // client has begun to work, even if there is no memory for the reservation.
 func (c *tx) ReserveJob(now Time, id uint64, cl *client, informed bool, out *reply.Output) (works bool, err error) {
 	sh, r, j := c.shared.lockJob(c, id, now)
 	if sh == nil {
 		return false, c.shared.notFound(out)
+	}
+	if j.state == reserved && sh.mayAdopt(cl, j) {
+		pos := sh.dependsOn(sh.now)
+		if err := sh.adopt(cl, r, j, sh.counters.At(j.counters).reserves+1, out); err != nil {
+			sh.unlock(c)
+			return false, err
+		}
+		out.DependOn(pos)
+		sh.appendReserved(out, j, informed)
+		sh.unlock(c)
+		return true, nil
 	}
 	if j.state == reserved || sh.passedOver(j) || j.state == held && !sh.shared.cfg.Stock || !sh.tubes[j.tube].mayStart() {
 		return false, c.refuse(sh, out)

@@ -15,6 +15,7 @@ const (
 	byRelease cause = iota
 	byTimeOut
 	byDisconnect // the connection of its client has ended
+	byStop       // so it has because the server stops: that is no failure
 	numCauses
 )
 
@@ -30,7 +31,13 @@ const (
 
 // counts reports whether the end of a reservation is an attempt.
 func (t *tube) counts(by cause) bool {
-	return by != byDisconnect || t.policy != nil && t.policy.Disconnects
+	switch by {
+	case byStop:
+		return false
+	case byDisconnect:
+		return t.policy != nil && t.policy.Disconnects
+	}
+	return true
 }
 
 // failed decides what becomes of a job of t by the end of its reservation, and nothing else does. ch is
@@ -110,15 +117,14 @@ func (sh *shard) lapse(r ref, j *job, by cause) (taken *shard) {
 	return nil
 }
 
-// giveBack ends a reservation of a client whose connection has ended. That is no failure if the
-// server ends it because it stops itself. The result is that of lapse.
-func (sh *shard) giveBack(r ref, j *job, stopping bool) (taken *shard) {
-	if t := sh.tubes[j.tube]; stopping || !t.counts(byDisconnect) && !sh.overdue(j) {
+// giveBack ends a reservation of a client whose connection has ended. The result is that of lapse.
+func (sh *shard) giveBack(r ref, j *job, by cause) (taken *shard) {
+	if t := sh.tubes[j.tube]; !t.counts(by) && !sh.overdue(j) {
 		sh.makeReady(r, j)
 		sh.dispatch(t)
 		return nil
 	}
-	return sh.lapse(r, j, byDisconnect)
+	return sh.lapse(r, j, by)
 }
 
 // countFailure counts the end of a reservation of the tube's.

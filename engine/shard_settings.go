@@ -94,6 +94,9 @@ func (sh *shard) putInForce(x *journal.Setting) {
 		t.classify()
 	}
 	sh.putLimitsInForce(x)
+	if t := sh.byName[x.Tube]; t != nil && !t.lingers() && !sh.still {
+		t.endOrphans()
+	}
 }
 
 // policy is what counts for a tube, nil if that is the default.

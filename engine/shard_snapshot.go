@@ -123,7 +123,7 @@ func (t *tube) snapshot() stats.Tube {
 	return stats.Tube{
 		Name:  t.name,
 		Ready: t.ready.Len(), Reserved: t.reserved, Delayed: t.countShown(delayed), Held: t.count(held),
-		Buried:      t.buried.Len(),
+		Buried: t.buried.Len(), Orphaned: t.orphaned(),
 		Urgent:      t.ready.Urgent(),
 		OldestReady: time.Duration(t.ready.Oldest(int64(now))),
 		Using:       t.using, Watching: t.watching, Waiting: t.waiting,

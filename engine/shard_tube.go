@@ -43,8 +43,9 @@ type tube struct {
 	puts, deletes, pauses uint64
 	total                 *tubeTotals // nil while there is nothing to count there
 
-	policy *journal.Policy // what its setting says, nil if it has none
-	limits *limits         // of those, when it hands out jobs; nil if always
+	policy  *journal.Policy // what its setting says, nil if it has none
+	orphans []*orphans      // of the reserved jobs, those without a client, by whose they were
+	limits  *limits         // of those, when it hands out jobs; nil if always
 
 	listed int // its index in the registry. Guarded by the registry's lock
 }
@@ -157,6 +158,9 @@ func (sh *shard) removeIfUnused(t *tube) {
 func (sh *shard) removeIfEmpty(t *tube) {
 	if t.jobs() > 0 || t.name == defaultTube {
 		return
+	}
+	for len(t.orphans) > 0 {
+		t.orphans[0].forget()
 	}
 	sh.wheel.Cancel(&t.timer)
 	delete(sh.byName, t.name)

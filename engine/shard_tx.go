@@ -134,14 +134,14 @@ func (c *tx) lockTubeOr(now Time, name []byte, cl *client, out *reply.Output) (s
 	return t.shard, t
 }
 
-// lockReserved is shared.lockJob for a job that a client has reserved. Others are not found: out depends then
-// on what says so.
+// lockReserved is shared.lockJob for a job that a client works on. Others are not found: out depends then on what says
+// so.
 func (c *tx) lockReserved(now Time, id uint64, by *client, out *reply.Output) (sh *shard, r ref, j *job) {
 	sh, r, j = c.shared.lockJob(c, id, now)
 	switch {
 	case sh == nil:
 		_ = c.shared.notFound(out)
-	case !sh.reservedBy(by.reserved, j):
+	case !sh.worksOn(by, j):
 		_ = c.refuse(sh, out)
 		return nil, 0, nil
 	}

@@ -18,6 +18,11 @@ type waiter interface {
 	Deliver(by *tx, id uint64, pos journal.Pos)
 	// Since is when the wait began. It does not change while the client stands in queues.
 	Since() Time
+	// Left is the name of the client's account, "" for none, and the job that it was handed and not told of, 0 for
+	// none.
+	Left() (account string, untold uint64)
+	// Adopts reports whether the client may work in a tube, and be taken for a worker of that account, "" for none.
+	Adopts(tube, account string) bool
 	// Client is what shards know of it.
 	Client() *client
 }

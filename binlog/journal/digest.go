@@ -109,6 +109,9 @@ func (s *Digester) AddSetting(x *Setting) error {
 			b = le.AppendUint32(b, n)
 		}
 	}
+	if x.Linger > 0 { // otherwise it is a setting that programs know which know no lingering
+		b = le.AppendUint32(b, x.Linger)
+	}
 	s.digest.Sum += s.sumOf(b, []byte(x.Dead))
 	return nil
 }

@@ -30,6 +30,7 @@ type Policy struct {
 	MaxReserved uint32 // jobs that are reserved at a time; 0: no limit
 	Expire      uint32 // seconds after its put in which a job has to begin; 0: it does not expire
 	Paused      bool   // nothing is handed out
+	Linger      uint32 // seconds for which a job stays reserved whose worker has lost its connection, at most 86,400
 }
 
 // DefaultPolicy is the one that all tubes begin with.
@@ -57,7 +58,7 @@ func (p *Policy) Plain() bool {
 func (p *Policy) Valid() bool {
 	return len(p.Dead) <= MaxTube && p.RetryFactor >= 1 && p.RetryFactor <= 10 && p.RetryMax >= 1 &&
 		p.RetryJitter <= 100 && p.Rate <= 1_000_000 && p.Per >= 1 && p.Per <= 86_400 &&
-		(p.Rate > 0 || p.Per == 1) && p.Burst <= 10_000
+		(p.Rate > 0 || p.Per == 1) && p.Burst <= 10_000 && p.Linger <= 86_400
 }
 
 // BurstInForce is how many reservations begin at once after a rest, of a policy with a rate: those
@@ -90,6 +91,7 @@ var PolicyKeys = [...]PolicyKey{
 	{Name: "max-reserved", Number: func(p *Policy) *uint32 { return &p.MaxReserved }},
 	{Name: "expire", Number: func(p *Policy) *uint32 { return &p.Expire }},
 	{Name: "paused", Truth: func(p *Policy) *bool { return &p.Paused }},
+	{Name: "linger", Number: func(p *Policy) *uint32 { return &p.Linger }},
 }
 
 // AppendValue appends the value that the key has in a policy, as set-tube takes it.

@@ -213,7 +213,7 @@ func decodePolicy(b []byte) journal.Policy {
 	return journal.Policy{
 		Disconnects: b[14]&disconnects != 0, Paused: b[14]&paused != 0, RetryFactor: uint32(b[15]),
 		RetryMin: n(16), RetryMax: n(20), Rate: n(24), Per: n(28), MaxReserved: n(32), Expire: n(36),
-		Burst: uint32(le.Uint16(b[40:])), RetryJitter: uint32(b[42]),
+		Burst: uint32(le.Uint16(b[40:])), RetryJitter: uint32(b[42]), Linger: n(44),
 	}
 }
 
@@ -368,7 +368,7 @@ func impossible(b []byte, index uint32) string {
 			return "a setting record with impossible fields"
 		}
 	case Policy:
-		if b[14] > settingBits || !allZero(b[43:policyFixed]) || !settingPossible(b, policyFixed) {
+		if b[14] > settingBits || b[43] != 0 || !settingPossible(b, policyFixed) {
 			return "a policy record with impossible fields"
 		}
 	case Delete:

@@ -127,7 +127,8 @@
 //	36  4  seconds after which jobs expire; 0: never
 //	40  2  rate: burst, at most 10,000; 0: as follows from the rate
 //	42  1  retry: percent that are added at random, at most 100
-//	43  5  zeros
+//	43  1  zero
+//	44  4  seconds for which jobs linger, at most 86,400; 0: they do not
 //	48     the origin, the names, zeros up to a multiple of eight
 //
 // An origin is the command that has made a record: its session, 8 bytes, and where in the
@@ -163,7 +164,7 @@
 //	8 end     of the segment; the number is the greatest id that was used so far
 //	11 close  all jobs that the session of this number has reserved are ready
 //
-// Programs that know no attempts, keys, terms, settings, origins, holds or policies take records with these
+// Programs that know no attempts, keys, terms, settings, origins, holds, policies or lingering take records with these
 // for damage. Origins and kinds 10 to 12 are written between members of a cluster, and into its
 // snapshots; a server alone writes none. To one that reads them, as to all tools, a held job is
 // ready, and it passes over kinds 11 and 12.

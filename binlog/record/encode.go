@@ -333,8 +333,8 @@ func putPolicy(b []byte, p *journal.Policy) {
 		le.PutUint32(b[16+4*i:], n)
 	}
 	le.PutUint16(b[40:], uint16(p.Burst))
-	b[42] = byte(p.RetryJitter)
-	clear(b[43:policyFixed])
+	b[42], b[43] = byte(p.RetryJitter), 0
+	le.PutUint32(b[44:], p.Linger)
 }
 
 // EncodeHold fills b, which has HoldSize bytes, with a valid hold.

@@ -8,6 +8,7 @@ type Tube struct {
 	Ready, Reserved, Delayed, Buried int
 	Urgent                           int
 	Held                             int           // of the delayed jobs, those that wait for a group
+	Orphaned                         int           // of the reserved jobs, those whose workers have lost their connections
 	OldestReady                      time.Duration // how long the oldest ready job has been ready
 	Using, Watching, Waiting         int           // connections
 	Keys                             int           // counted as for the engine's limit
