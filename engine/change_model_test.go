@@ -173,7 +173,7 @@ func (y *voyage) changes(t *testing.T, r *rand.Rand) {
 	}
 	y.engine.ids.Last.Store(y.ids)
 	by := y.succeed(t, y.record)
-	for _, set := range y.engine.numbers.sessions { // or their times to run may end later than without a change
+	for _, set := range y.engine.numbers.Absent() { // or their times to run may end later than without a change
 		set.holder.patience.Store(0)
 	}
 	for i, v := range list {

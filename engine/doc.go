@@ -118,9 +118,9 @@
 // # Sessions on record
 //
 // What a session on record reserves outlives its server. While no loop has the session it is absent: what it
-// holds, a reservationSet, is then in numbers.sessions, and its times to run do not end for a moment. Loop.GoOn
+// holds, a reservationSet, is then in shared.numbers, and its times to run do not end for a moment. Loop.GoOn
 // makes that the new session's, without a look at any job. After Engine.CloseAbsent and Engine.EndNumber loops
-// give it back, as a session that nobody carries. An id is in numbers.sessions until all that was under way for its
+// give it back, as a session that nobody carries. An id is in shared.numbers until all that was under way for its
 // session has ended, and is not opened before.
 //
 // # Dead letters

@@ -20,8 +20,8 @@ var seam = strings.Fields(`
 	tubeNames client flags tubeUsed watching tubeWatched isClaimed
 	source goOnRecord
 	request verdict gotJob mustWait timedOut deadlineSoon weights weightsOf
-	incoming errDuplicate errRefused raisedState bulk survey work
-	reservationSet enterSession endSession dismissNumber departure hasQuit isCutOff serverStops isParted recordsHolds recordsAll recordsLinger barrierPos
+	incoming bulk survey work departure hasQuit isCutOff serverStops isParted
+	reservationSet numbers recordNumbers recordsHolds recordsAll recordsLinger barrierPos
 	groupCount groupNamed settingList allSettings accountNamed tally notFound
 `)
 

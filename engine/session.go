@@ -234,8 +234,9 @@ type wait struct {
 	id  uint64
 	pos journal.Pos // in the journal that the reply depends on
 	// How the wait ended, when not by a job; gotJob while it has not.
-	verdict verdict
-	batch   uint16 // jobs that the reserve asks for, if it is a reserve-batch; 0 if it is not
+	verdict   verdict
+	batch     uint16 // jobs that the reserve asks for, if it is a reserve-batch; 0 if it is not
+	putDenied bool   // it has no right to the put whose body is arriving, and is discarded
 }
 
 // A task is a command that is not finished in one go, because it takes long or has

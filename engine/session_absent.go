@@ -18,7 +18,7 @@ func (s *Session) Part(now Time) (done bool) {
 // CloseAbsent ends the absent sessions of a loop's number, whose clients have left: what they hold becomes
 // ready in turns. Any goroutine may call it once the engine has loops.
 func (e *Engine) CloseAbsent(number uint32) {
-	e.endAbsent(e.dismissNumber(number), 0)
+	e.endAbsent(e.numbers.Dismiss(number), 0)
 }
 
 // endAbsent hands absent sessions to loops, which give back what they have reserved. Their end is on record up to

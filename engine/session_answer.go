@@ -142,6 +142,9 @@ func fits(cmd *codec.Command, x *journal.Effect) bool {
 func (s *Session) answerPut(now Time, cmd *codec.Command, effects []journal.Effect, out *Output) Answer {
 	pri, unique := cmd.Pri, cmd.Tags != nil && cmd.Tags.Unique != nil
 	if cmd.Op == codec.OpPutEnd {
+		if s.incoming == nil {
+			return NoAnswer // the client had no right to it
+		}
 		pri, unique = s.incoming.Pri()
 	}
 	var last *journal.Effect // that was not taken back
@@ -160,14 +163,21 @@ func (s *Session) answerPut(now Time, cmd *codec.Command, effects []journal.Effe
 		return NotDone
 	case last.Kind == journal.EffectPut:
 		out.Buf = codec.AppendInserted(out.Buf, last.ID)
-	case !unique || raisedState(last.State) == "":
+	case !unique || raisedStates[last.State] == "":
 		return NoAnswer
 	default:
-		out.Buf = codec.AppendRaised(out.Buf, last.ID, raisedState(last.State), pri)
+		out.Buf = codec.AppendRaised(out.Buf, last.ID, raisedStates[last.State], pri)
 	}
 	s.becomeProducer()
 	s.discardIncoming(now)
 	return SameAnswer
+}
+
+// raisedStates are the words for the state in which the log leaves a holder of a unique key that was raised, "" where
+// none is raised.
+var raisedStates = [...]string{
+	journal.Ready: "READY", journal.Stays: "RESERVED", journal.Buried: "BURIED", journal.Delayed: "DELAYED",
+	journal.Held: "DELAYED",
 }
 
 // answerReserve hands out a job again, if the session has it still.

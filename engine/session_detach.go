@@ -21,8 +21,9 @@ type Detached struct {
 
 	again task // a command that waits for room in the journal, and is to be executed again; nil without one
 
-	incoming *incoming // a put whose body is arriving, or nil
-	arrived  []byte    // of that body; nothing if it is discarded
+	incoming  *incoming // a put whose body is arriving, or nil
+	putDenied bool      // the client has no right to the put whose body is arriving
+	arrived   []byte    // of that body; nothing if it is discarded
 }
 
 // carried are the flags that a session keeps. The others say what it has in the engine.
@@ -111,7 +112,7 @@ func (s *Session) detached() *Detached {
 		d.watched = append(d.watched, s.client.tubeWatched(i))
 	}
 	if s.client.flags&restricted != 0 {
-		d.grant = w.grant.Grant
+		d.grant, d.putDenied = w.grant.Grant, w.putDenied
 	}
 	if s.client.flags&(isWaiting|isAged) != 0 {
 		d.until, d.since, d.batch = w.until, w.since, w.batch
@@ -192,6 +193,9 @@ func (l *Loop) restore(s *Session, d *Detached, by, now Time) {
 		if d.handed != 0 {
 			s.isHanded(d.handed, now)
 		}
+	}
+	if d.putDenied {
+		s.waiter().putDenied = true
 	}
 	if d.incoming != nil {
 		s.incoming = l.tx.AttachPut(now, &s.client, d.incoming, d.arrived)

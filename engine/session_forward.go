@@ -23,15 +23,16 @@ func (d *Detached) Handed() uint64 { return d.handed }
 // Put is what the client has sent of a put in part, the end of whose body has not begun. It is nil without one. It
 // reports false if that is not known any more.
 func (d *Detached) Put() (b []byte, ok bool) {
-	in := d.incoming
 	switch {
-	case in == nil:
-		return nil, true
-	case in.Lost():
+	case d.putDenied:
 		return nil, false // its body is discarded
+	case d.incoming == nil:
+		return nil, true
 	}
-	b = append(in.AppendCommand(nil), "\r\n"...)
-	if len(b) > codec.MaxLine {
+	if b, ok = d.incoming.AppendCommand(nil); !ok {
+		return nil, false
+	}
+	if b = append(b, "\r\n"...); len(b) > codec.MaxLine {
 		return nil, false // it expires by the setting of its tube, for which there is no room in the line
 	}
 	return append(slices.Grow(b, len(d.arrived)), d.arrived...), true

@@ -204,7 +204,7 @@ func (s *Session) mayExecute(cmd *codec.Command) bool {
 		return has(RightPut) && usesOwn &&
 			(cmd.Tags == nil || g.permitsGroup(cmd.Tags.Group) && g.permitsGroup(cmd.Tags.After))
 	case codec.OpPutChunk, codec.OpPutEnd:
-		return has(RightPut) && usesOwn && !s.incoming.Denied()
+		return has(RightPut) && usesOwn && !s.wait.putDenied
 	case codec.OpPutTooBig, codec.OpPutTooBigEnd:
 		return has(RightPut) && usesOwn
 	case codec.OpReserve, codec.OpReserveWithTimeout, codec.OpReserveJob,
@@ -255,13 +255,12 @@ func (s *Session) mayExecute(cmd *codec.Command) bool {
 func (s *Session) deny(cmd *codec.Command, out *Output) Outcome {
 	switch cmd.Op {
 	case codec.OpPutBegin:
-		s.incoming = s.loop.tx.DenyPut()
+		s.wait.putDenied = true
 		return Done // answered when all of the body was discarded
 	case codec.OpPutChunk, codec.OpPutTooBig:
 		return Done
 	case codec.OpPutEnd:
-		s.loop.tx.FreePut(s.incoming)
-		s.incoming = nil
+		s.wait.putDenied = false
 	}
 	s.tellDenied(cmd, "", codec.ReplyUnknownCommand)
 	out.Reply(codec.ReplyUnknownCommand)

@@ -27,13 +27,13 @@ func (l *Loop) openAs(s *Session, id uint64, g *Grant, again bool, now Time) (er
 		if !may {
 			return ErrNoHolds
 		}
-		if held, err = l.engine.enterSession(id, again); err != nil {
+		if held, err = l.engine.numbers.Enter(id, again); err != nil {
 			return err
 		}
 	}
 	if err := l.openUnder(s, id, g, again, now); err != nil {
 		if records {
-			l.engine.endSession(id, held)
+			l.engine.numbers.Leave(id, held)
 		}
 		return err
 	}

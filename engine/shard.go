@@ -12,6 +12,7 @@ import (
 	"trellis/engine/internal/groups"
 	"trellis/engine/internal/hashtable"
 	"trellis/engine/internal/ids"
+	"trellis/engine/internal/numbers"
 	"trellis/engine/internal/queue"
 	"trellis/engine/internal/settings"
 )
@@ -35,8 +36,8 @@ type shared struct {
 	// the first one for those who may not have that.
 	defaultTube, emptyTube *tube
 
-	numbers        numbers       // of the loops of all members
-	contradictions atomic.Uint64 // records of reservations that did not fit: see Contradictions
+	numbers        numbers.Table[reservationSet] // of the loops of all members
+	contradictions atomic.Uint64                 // records of reservations that did not fit: see Contradictions
 
 	pursesMu sync.Mutex
 	purses   []*purse // of the loops; guarded by pursesMu

@@ -58,7 +58,7 @@ func (c *tx) Depart(now Time, cl *client, session uint64, how departure) (done b
 	cl.used = nil
 	delete(c.listEnds, cl)
 	if session != 0 {
-		c.shared.endSession(session, cl.reserved)
+		c.shared.numbers.Leave(session, cl.reserved)
 		cl.reserved = nil
 	}
 	return true

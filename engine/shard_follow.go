@@ -265,14 +265,12 @@ func (f *Follower) Serve(nextID uint64, now Time) {
 // ServeOn is Serve, but holds go on. Sessions that have some are absent: their times to run do not end for
 // a moment, until Loop.Attach finds them, or they are ended by CloseAbsent or EndNumber.
 func (f *Follower) ServeOn(nextID uint64, now Time) {
-	g := &f.shared.numbers
 	f.sweep()
 	for _, s := range f.absent {
 		s.holder.patience.Store(int64(now + absence))
 	}
-	g.mu.Lock()
-	g.sessions, f.absent = f.absent, nil
-	g.mu.Unlock()
+	f.shared.numbers.Restore(f.absent)
+	f.absent = nil
 	f.serve(nextID, now)
 }
 

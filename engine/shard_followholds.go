@@ -29,7 +29,7 @@ func (f *Follower) Hold(h *journal.Hold) error {
 	} else {
 		s := f.session(h.Session)
 		has := sh.reservedBy(s, j)
-		f.contradiction(j.state == reserved && !has || h.Touch && !has || f.shared.numbers.gone(journal.NumberOf(h.Session)))
+		f.contradiction(j.state == reserved && !has || h.Touch && !has || f.shared.numbers.Gone(journal.NumberOf(h.Session)))
 		ch.to, ch.at, ch.holder = reserved, f.shared.sinceStart(h.End), s
 		if !has {
 			ch.counters.order = s.made
@@ -136,9 +136,9 @@ func (f *Follower) endHolds(now Time) {
 
 // Numbers takes numbers of loops. What their sessions hold is ready when they are gone.
 func (f *Follower) Numbers(n *journal.Numbers) error {
-	f.shared.numbers.take(n)
+	f.shared.numbers.Take(n)
 	for id, s := range f.absent {
-		if f.shared.numbers.gone(journal.NumberOf(id)) {
+		if f.shared.numbers.Gone(journal.NumberOf(id)) {
 			f.end(s, f.stamp, 0)
 		}
 	}

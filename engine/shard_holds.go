@@ -42,6 +42,9 @@ func (e *shared) recordsHolds() (records, may bool) {
 	return e.holds != nil, e.holds != nil && e.holds.RecordsHolds()
 }
 
+// recordNumbers records numbers of loops. It is called only where recordsHolds allows it.
+func (e *shared) recordNumbers(n *journal.Numbers) (journal.Pos, error) { return e.holds.Numbers(n) }
+
 // A holder is a session on record, in the sight of a shard. The session's loop owns it, or
 // whoever has claimed the session.
 type holder struct {
@@ -97,7 +100,7 @@ func (c *tx) recordAll(hs *reservationSet, session uint64, room *atomic.Int64) b
 		room.Add(size)
 		return false
 	}
-	if _, err := c.shared.enterSession(session, false); err != nil {
+	if _, err := c.shared.numbers.Enter(session, false); err != nil {
 		return false
 	}
 	hs.holder = &holder{Source: reply.Source{Session: session, Recorded: true}} // no command has made these records

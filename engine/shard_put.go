@@ -27,7 +27,7 @@ type incoming struct {
 	missing               []byte         // the rest of bytes, which is still to be filled
 	account               *account.Tally // that it was admitted to; nil for none
 	timed                 bool           // it is known when it expires, or that it does not
-	denied                bool           // its client has no right to it: the body is discarded
+	complete              bool           // all of the body has come
 	since                 Time           // when it was complete
 	ticket                journal.Ticket // of a large body, which is on record before it is a job
 	era                   uint32         // of that record: see purse.ahead
@@ -69,10 +69,10 @@ func (in *incoming) change(ch *change) {
 }
 
 // Put makes a job of a put whose whole body is in hand, and returns its id. Where its unique key has a holder,
-// it appends the reply that says so, and returns errDuplicate. Where the journal has no room, the put waits: rest
+// it appends the reply that says so, and the id is 0. Where the journal has no room, the put waits: rest
 // is to be finished with EndPut when there is some. A put that is refused, and for which there would be room, uses
-// up an id, and the result is errRefused.
-func (c *tx) Put(now Time, cl *client, cmd *codec.Command, refused bool, out *reply.Output) (
+// up an id, and the result is the refusal.
+func (c *tx) Put(now Time, cl *client, cmd *codec.Command, refusal error, out *reply.Output) (
 	id uint64, rest *incoming, err error,
 ) {
 	t := cl.used
@@ -84,10 +84,10 @@ func (c *tx) Put(now Time, cl *client, cmd *codec.Command, refused bool, out *re
 	if !ok {
 		return 0, nil, errNoMemory
 	}
-	if refused {
+	if refusal != nil {
 		c.shared.dismiss(c, account, jobFootprint(cmd.Size, keys))
 		c.shared.ids.Retire(c.ids.Take(0))
-		return 0, nil, errRefused
+		return 0, nil, refusal
 	}
 	sh := t.shard
 	sh.lock(c, now)
@@ -106,22 +106,29 @@ func (c *tx) Put(now Time, cl *client, cmd *codec.Command, refused bool, out *re
 		in.timed = cmd.Tags != nil && cmd.Tags.HasExpiry
 		c.setExpiry(t, &in)
 	}
-	err = c.insert(t, &in, out)
-	if err != nil && errors.Is(err, journal.ErrRoom) {
-		in.bytes = sh.bodies.Bytes(body, cmd.Size)
-		rest = c.keep(in)
-		c.keepKeys(rest)
+	id = in.id
+	if err = c.insert(t, &in, out); err != nil {
+		if errors.Is(err, journal.ErrRoom) {
+			in.bytes, in.complete = sh.bodies.Bytes(body, cmd.Size), true
+			rest = c.keep(in)
+			c.keepKeys(rest)
+		}
+		id, err = answered(id, err)
 	}
 	sh.unlock(c)
-	return in.id, rest, err
+	return id, rest, err
 }
 
-var (
-	// errNoMemory: a limit, or what an account may have, allows no more.
-	errNoMemory = errors.New("there is no room for a job")
-	// errRefused: whoever has called Put wants no job.
-	errRefused = errors.New("the put is refused")
-)
+// answered is the result of a put that has failed: if it was answered already, that is no error.
+func answered(id uint64, err error) (uint64, error) {
+	if errors.Is(err, errDuplicate) {
+		return 0, nil
+	}
+	return id, err
+}
+
+// errNoMemory: a limit, or what an account may have, allows no more.
+var errNoMemory = errors.New("there is no room for a job")
 
 // setExpiry gives a put without the tag exp the expiry that the setting of its tube says. The
 // shard is locked. What it takes is counted without asking. The keys of
@@ -287,9 +294,6 @@ func (c *tx) BeginPut(now Time, cl *client, cmd *codec.Command) *incoming {
 	return in
 }
 
-// DenyPut is BeginPut for a client that has no right to it: the body is discarded.
-func (c *tx) DenyPut() *incoming { return c.keep(incoming{denied: true}) }
-
 // placeIncoming finds the place. If there is no room, the put has no id.
 func (c *tx) placeIncoming(now Time, t *tube, in *incoming) {
 	account, ok := c.admitIncoming(t, in)
@@ -358,11 +362,20 @@ func (c *tx) admitMore(in *incoming, n int) bool {
 	return true
 }
 
-// CompletePut notes that all of the body has come: EndPut follows.
-func (in *incoming) CompletePut(now Time) { in.since = now }
-
-// EndPut makes a job of a put whose body has come, as Put does.
-func (c *tx) EndPut(now Time, cl *client, in *incoming, out *reply.Output) (id uint64, err error) {
+// EndPut makes a job of a put whose body has come, as Put does, unless it is refused. It is called again if the journal
+// has no room.
+func (c *tx) EndPut(now Time, cl *client, in *incoming, refusal error, out *reply.Output) (id uint64, err error) {
+	if in.id == 0 {
+		c.freePut(in)
+		return 0, errNoMemory
+	}
+	if refusal != nil {
+		c.DiscardPut(now, cl, in)
+		return 0, refusal
+	}
+	if !in.complete {
+		in.complete, in.since = true, now
+	}
 	t := cl.used
 	id = in.id
 	recorded := c.recordLarge(t, in, out)
@@ -374,9 +387,9 @@ func (c *tx) EndPut(now Time, cl *client, in *incoming, out *reply.Output) (id u
 	}
 	t.shard.unlock(c)
 	if !errors.Is(err, journal.ErrRoom) {
-		c.FreePut(in)
+		c.freePut(in)
 	}
-	return id, err
+	return answered(id, err)
 }
 
 // DiscardPut ends a put of a client that is not to become a job. It reports false when
@@ -396,7 +409,7 @@ func (c *tx) DiscardPut(now Time, cl *client, in *incoming) (done bool) {
 			return false
 		}
 	}
-	c.FreePut(in)
+	c.freePut(in)
 	return true
 }
 
@@ -414,20 +427,14 @@ func (c *tx) keep(in incoming) *incoming {
 // maxSparePuts is how many puts that are not finished a loop has memory ready for.
 const maxSparePuts = 1024
 
-// FreePut keeps the memory of a put that has ended for the next one, unless there is
+// freePut keeps the memory of a put that has ended for the next one, unless there is
 // enough of that.
-func (c *tx) FreePut(in *incoming) {
+func (c *tx) freePut(in *incoming) {
 	*in = incoming{}
 	if len(c.puts) < maxSparePuts {
 		c.puts = append(c.puts, in)
 	}
 }
-
-// Lost reports whether there was no memory for the put, and its body is discarded.
-func (in *incoming) Lost() bool { return in.id == 0 }
-
-// Denied reports whether the client has no right to the put.
-func (in *incoming) Denied() bool { return in.denied }
 
 // OnRecord reports whether the put is on record, and no job yet.
 func (in *incoming) OnRecord() bool { return in.ticket.Segment != 0 }
@@ -440,7 +447,7 @@ func (in *incoming) Pri() (pri uint32, unique bool) {
 // Detach returns the put as it can go on in other shards, and a copy of what has arrived of its body.
 func (in *incoming) Detach() (kept *incoming, arrived []byte) {
 	x := *in
-	if x.body, x.bytes, x.missing, x.account = 0, nil, nil, nil; in.id != 0 {
+	if x.body, x.bytes, x.missing, x.account, x.complete = 0, nil, nil, nil, false; in.id != 0 {
 		arrived = slices.Clone(in.bytes[:in.arrived()])
 	}
 	return &x, arrived

@@ -77,25 +77,19 @@ func (c *tx) findDuplicate(t *tube, in *incoming, out *reply.Output) error {
 	return errDuplicate
 }
 
-// raisedStates are the words for the state in which the log leaves a holder that was raised.
-var raisedStates = [...]string{
-	journal.Ready: duplicateStates[ready], journal.Stays: duplicateStates[reserved],
-	journal.Buried: duplicateStates[buried], journal.Delayed: duplicateStates[delayed],
-	journal.Held: duplicateStates[held],
-}
-
-// raisedState is the word for such a state, "" for one in which none is raised.
-func raisedState(s journal.State) string { return raisedStates[s] }
-
 // duplicateStates are the words for a holder's state.
 var duplicateStates = [numStates]string{
 	ready: "READY", reserved: "RESERVED", buried: "BURIED", delayed: "DELAYED", held: "DELAYED", tombstone: "DELETED",
 }
 
-// AppendCommand appends the line that begins such a put, without the end of the line.
-func (in *incoming) AppendCommand(b []byte) []byte {
+// AppendCommand appends the line that begins such a put, without the end of the line. It returns false if there was no
+// memory for the put, whose body is discarded.
+func (in *incoming) AppendCommand(b []byte) (_ []byte, ok bool) {
+	if in.id == 0 {
+		return b, false
+	}
 	b = fmt.Appendf(b, "put %d %d %d %d", in.pri, in.delay, in.ttr, in.size)
-	return in.appendTags(b)
+	return in.appendTags(b), true
 }
 
 // appendTags appends the tags of a put.

@@ -113,7 +113,7 @@ func (w *walk) holdOf(sh *shard, j *job, ch *change) *journal.Hold {
 		return nil
 	}
 	s := sh.reservations[j.Next].of.holder
-	if s == nil || s.closed.Load() || w.shared.numbers.gone(journal.NumberOf(s.Session)) {
+	if s == nil || s.closed.Load() || w.shared.numbers.Gone(journal.NumberOf(s.Session)) {
 		return nil
 	}
 	w.hold = journal.Hold{ID: j.ID, Session: s.Session, End: w.shared.wall(j.at()), Reserves: ch.counters.reserves}

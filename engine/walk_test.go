@@ -185,11 +185,11 @@ func TestAWalkTellsOfNoHoldWhoseEndIsOnRecord(t *testing.T) {
 	if got := s.engine.walkedHolds(t); got != "5 by 2 until 9s" {
 		t.Errorf("the session has ended, and held are %s", got)
 	}
-	s.engine.numbers.take(&journal.Numbers{First: 1, Count: 1, Member: 3, Nonce: 4})
+	s.engine.numbers.Take(&journal.Numbers{First: 1, Count: 1, Member: 3, Nonce: 4})
 	if got := s.engine.walkedHolds(t); got != "5 by 2 until 9s" {
 		t.Errorf("its number was given, and held are %s", got)
 	}
-	s.engine.numbers.take(&journal.Numbers{First: 1, Count: 1})
+	s.engine.numbers.Take(&journal.Numbers{First: 1, Count: 1})
 	if got := s.engine.walkedHolds(t); got != "" {
 		t.Errorf("its number is gone, and held are %s", got)
 	}

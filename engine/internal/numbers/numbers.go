@@ -1,30 +1,35 @@
-package engine
+package numbers
 
 import (
 	"cmp"
 	"errors"
+	"iter"
 	"slices"
 	"sync"
 
 	"trellis/binlog/journal"
 )
 
-// numbers are those of the loops of all members, and the sessions on record that they have. With mu
-// held no other lock of the engine is taken.
-type numbers struct {
+// A Table has the numbers of the loops of all members, and the sessions on record that they have. H is what an absent
+// session holds. The zero Table is empty. Any goroutine may call its methods. With mu held no other lock of the engine
+// is taken.
+type Table[H any] struct {
 	mu   sync.Mutex
 	next uint32            // none from here on was ever given; 0 stands for 1
 	list []journal.Numbers // that were given and are not gone, by their First
 
 	// sessions has nil for each that a loop of this engine has, by id, until all that is under way for it
 	// has ended; and what each holds that none has, which is absent.
-	sessions map[uint64]*reservationSet
+	sessions map[uint64]*H
 	// present is how many sessions of each number a loop has.
 	present map[uint32]int
 }
 
+// A Record puts numbers on record that were given, or are gone, up to the position that it returns.
+type Record func(n *journal.Numbers) (journal.Pos, error)
+
 // of lists the numbers of a process. With mu held.
-func (g *numbers) of(member, nonce uint64) (list []uint32) {
+func (g *Table[H]) of(member, nonce uint64) (list []uint32) {
 	for _, x := range g.list {
 		if x.Member == member && x.Nonce == nonce {
 			for i := range x.Count {
@@ -36,7 +41,7 @@ func (g *numbers) of(member, nonce uint64) (list []uint32) {
 }
 
 // find returns the range that a number is in, nil if it was not given or is gone. With mu held.
-func (g *numbers) find(number uint32) *journal.Numbers {
+func (g *Table[H]) find(number uint32) *journal.Numbers {
 	for i := range g.list {
 		if g.list[i].Has(number) {
 			return &g.list[i]
@@ -45,15 +50,15 @@ func (g *numbers) find(number uint32) *journal.Numbers {
 	return nil
 }
 
-// take takes a record of numbers.
-func (g *numbers) take(n *journal.Numbers) {
+// Take takes a record of numbers.
+func (g *Table[H]) Take(n *journal.Numbers) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.keep(n)
 }
 
-// keep is take, with mu held.
-func (g *numbers) keep(n *journal.Numbers) {
+// keep is Take, with mu held.
+func (g *Table[H]) keep(n *journal.Numbers) {
 	g.next = max(g.next, n.First+n.Count)
 	g.remove(n) // also those that are given: the record may come twice
 	if n.Nonce == 0 {
@@ -67,7 +72,7 @@ func (g *numbers) keep(n *journal.Numbers) {
 }
 
 // remove takes a range out of the list. With mu held.
-func (g *numbers) remove(n *journal.Numbers) {
+func (g *Table[H]) remove(n *journal.Numbers) {
 	var kept []journal.Numbers
 	for _, x := range g.list {
 		end, gone := x.First+x.Count, n.First+n.Count
@@ -85,15 +90,15 @@ func (g *numbers) remove(n *journal.Numbers) {
 	g.list = kept
 }
 
-// gone reports whether a number was given and is gone.
-func (g *numbers) gone(number uint32) bool {
+// Gone reports whether a number was given and is gone.
+func (g *Table[H]) Gone(number uint32) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.isGone(number)
 }
 
-// isGone is gone, with mu held.
-func (g *numbers) isGone(number uint32) bool {
+// isGone is Gone, with mu held.
+func (g *Table[H]) isGone(number uint32) bool {
 	return number != 0 && number < g.next && g.find(number) == nil
 }
 
@@ -104,16 +109,12 @@ var (
 	ErrNumberGone = errors.New("the number of the loop is gone")
 	// ErrSessionsLeft: numbers would be gone while there are sessions of them.
 	ErrSessionsLeft = errors.New("sessions of the member's process before have not ended")
-	// ErrNoHolds: the journal is read by servers that do not know of reservations.
-	ErrNoHolds = errors.New("reservations cannot be on record yet")
 	// ErrNoNumbers: there are no more numbers to be given, or not to such a process.
 	ErrNoNumbers = errors.New("there are no numbers for the loops")
 )
 
-// enterSession notes that a session on record begins, or that an absent one goes on, and returns what that has
-// reserved.
-func (e *shared) enterSession(session uint64, again bool) (*reservationSet, error) {
-	g := &e.numbers
+// Enter notes that a session on record begins, or that an absent one goes on, and returns what that holds.
+func (g *Table[H]) Enter(session uint64, again bool) (*H, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.isGone(journal.NumberOf(session)) {
@@ -128,9 +129,9 @@ func (e *shared) enterSession(session uint64, again bool) (*reservationSet, erro
 }
 
 // come notes that a loop has a session. With mu held.
-func (g *numbers) come(session uint64) {
+func (g *Table[H]) come(session uint64) {
 	if g.sessions == nil {
-		g.sessions = make(map[uint64]*reservationSet)
+		g.sessions = make(map[uint64]*H)
 	}
 	if g.present == nil {
 		g.present = make(map[uint32]int)
@@ -139,9 +140,8 @@ func (g *numbers) come(session uint64) {
 	g.present[journal.NumberOf(session)]++
 }
 
-// endSession notes that no loop has a session on record any more: it has ended, or is absent and has reserved that.
-func (e *shared) endSession(session uint64, held *reservationSet) {
-	g := &e.numbers
+// Leave notes that no loop has a session on record any more: it has ended, or is absent and holds that.
+func (g *Table[H]) Leave(session uint64, held *H) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if held != nil {
@@ -155,8 +155,28 @@ func (e *shared) endSession(session uint64, held *reservationSet) {
 	}
 }
 
+// Restore adds sessions that are absent, when no session has begun. They are the table's from then on.
+func (g *Table[H]) Restore(absent map[uint64]*H) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sessions = absent
+}
+
+// Absent yields the absent sessions, and what each holds. No method may be called meanwhile.
+func (g *Table[H]) Absent() iter.Seq2[uint64, *H] {
+	return func(yield func(uint64, *H) bool) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		for id, held := range g.sessions {
+			if held != nil && !yield(id, held) {
+				return
+			}
+		}
+	}
+}
+
 // anyPresent reports whether a loop has a session of those numbers. With mu held.
-func (g *numbers) anyPresent(among func(number uint32) bool) bool {
+func (g *Table[H]) anyPresent(among func(number uint32) bool) bool {
 	for number := range g.present {
 		if among(number) {
 			return true
@@ -165,9 +185,8 @@ func (g *numbers) anyPresent(among func(number uint32) bool) bool {
 	return false
 }
 
-// dismissNumber takes what the absent sessions of a number have reserved, to be given back.
-func (e *shared) dismissNumber(number uint32) []*reservationSet {
-	g := &e.numbers
+// Dismiss takes what the absent sessions of a number hold, to be given back.
+func (g *Table[H]) Dismiss(number uint32) []*H {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.dismiss(func(n uint32) bool { return n == number })
@@ -175,29 +194,29 @@ func (e *shared) dismissNumber(number uint32) []*reservationSet {
 
 // dismiss takes the absent sessions of those numbers, by their ids: they go to loops to give back what they
 // hold. With mu held.
-func (g *numbers) dismiss(of func(number uint32) bool) (held []*reservationSet) {
-	for id, set := range g.sessions {
-		if set != nil && of(journal.NumberOf(id)) {
-			held = append(held, set)
-			g.come(id)
+func (g *Table[H]) dismiss(of func(number uint32) bool) (held []*H) {
+	var ids []uint64
+	for id, x := range g.sessions {
+		if x != nil && of(journal.NumberOf(id)) {
+			ids = append(ids, id)
 		}
 	}
-	slices.SortFunc(held, func(a, b *reservationSet) int { return cmp.Compare(a.holder.Session, b.holder.Session) })
+	slices.Sort(ids)
+	for _, id := range ids {
+		held = append(held, g.sessions[id])
+		g.come(id)
+	}
 	return held
 }
 
-// GiveNumbers returns n numbers of a process of a member, of which it records those that are new up to pos. What absent
-// sessions have reserved of its former process, whose numbers are gone then, is to be given back.
-func (e *shared) GiveNumbers(member, nonce uint64, n int) (
-	given []uint32, ended []*reservationSet, pos journal.Pos, err error,
+// Give returns n numbers of a process of a member, of which it records those that are new up to pos. What absent
+// sessions hold of its former process, whose numbers are gone then, is to be given back.
+func (g *Table[H]) Give(member, nonce uint64, n int, record Record) (
+	given []uint32, ended []*H, pos journal.Pos, err error,
 ) {
-	switch _, may := e.recordsHolds(); {
-	case !may:
-		return nil, nil, 0, ErrNoHolds
-	case member == 0 || nonce == 0:
+	if member == 0 || nonce == 0 {
 		return nil, nil, 0, ErrNoNumbers
 	}
-	g := &e.numbers
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	given = g.of(member, nonce)
@@ -216,7 +235,7 @@ func (e *shared) GiveNumbers(member, nonce uint64, n int) (
 	if g.anyPresent(before) {
 		return nil, nil, 0, ErrSessionsLeft
 	}
-	if pos, err = e.holds.Numbers(&x); err != nil {
+	if pos, err = record(&x); err != nil {
 		return nil, nil, 0, err
 	}
 	ended = g.dismiss(before)
@@ -224,12 +243,8 @@ func (e *shared) GiveNumbers(member, nonce uint64, n int) (
 	return g.of(member, nonce), ended, pos, nil
 }
 
-// EndNumber records that a number is gone, up to pos. What its absent sessions have reserved is to be given back.
-func (e *shared) EndNumber(number uint32) (ended []*reservationSet, pos journal.Pos, err error) {
-	if _, may := e.recordsHolds(); !may {
-		return nil, 0, ErrNoHolds
-	}
-	g := &e.numbers
+// End records that a number is gone, up to pos. What its absent sessions hold is to be given back.
+func (g *Table[H]) End(number uint32, record Record) (ended []*H, pos journal.Pos, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	x := journal.Numbers{First: number, Count: 1}
@@ -239,7 +254,7 @@ func (e *shared) EndNumber(number uint32) (ended []*reservationSet, pos journal.
 	case g.anyPresent(x.Has):
 		return nil, 0, ErrSessionsLeft
 	}
-	if pos, err = e.holds.Numbers(&x); err != nil {
+	if pos, err = record(&x); err != nil {
 		return nil, 0, err
 	}
 	ended = g.dismiss(x.Has)
@@ -247,35 +262,30 @@ func (e *shared) EndNumber(number uint32) (ended []*reservationSet, pos journal.
 	return ended, pos, nil
 }
 
-// NumberPresent reports whether a loop has a session of a number on record, or has still something to do for
-// one that has ended. Any goroutine may call it.
-func (e *shared) NumberPresent(number uint32) bool {
-	e.numbers.mu.Lock()
-	defer e.numbers.mu.Unlock()
-	return e.numbers.present[number] > 0
+// Present reports whether a loop has a session of a number, or has still something to do for one that has ended.
+func (g *Table[H]) Present(number uint32) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.present[number] > 0
 }
 
-// NumberOf tells to which process of which member a loop's number was given. The nonce is 0 if it
-// was not, or is gone. Any goroutine may call it.
-func (e *shared) NumberOf(number uint32) (member, nonce uint64) {
-	e.numbers.mu.Lock()
-	defer e.numbers.mu.Unlock()
-	if x := e.numbers.find(number); x != nil {
+// Of returns the member, and the nonce of its process, to which a number was given. The nonce is 0 if it was not, or is
+// gone.
+func (g *Table[H]) Of(number uint32) (member, nonce uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if x := g.find(number); x != nil {
 		return x.Member, x.Nonce
 	}
 	return 0, 0
 }
 
-// NumberGone reports whether a number was given and is gone. Any goroutine may call it, also while a follower is fed.
-func (e *shared) NumberGone(number uint32) bool { return e.numbers.gone(number) }
-
-// Numbers calls f for the numbers of loops that were given and are not gone, and then, with an
-// empty range, for the first that was never given. An error of f's ends it and is returned. Any
-// goroutine may call it, also while a follower is fed.
-func (e *shared) Numbers(f func(*journal.Numbers) error) error {
-	e.numbers.mu.Lock()
-	list, next := slices.Clone(e.numbers.list), e.numbers.next
-	e.numbers.mu.Unlock()
+// Each calls f for the numbers that were given and are not gone, and then, with an empty range, for the first that was
+// never given. An error of f's ends it and is returned.
+func (g *Table[H]) Each(f func(*journal.Numbers) error) error {
+	g.mu.Lock()
+	list, next := slices.Clone(g.list), g.next
+	g.mu.Unlock()
 	for i := range list {
 		if err := f(&list[i]); err != nil {
 			return err
