@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"trellis/cmd/internal/client"
 	"trellis/cmd/internal/console"
@@ -65,16 +66,21 @@ Every change is written to standard error. The console runs until it is interrup
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringArrayVar(&servers, "server", nil,
-		"a server, written as for -a, with "+ofServer+
-			"FILE behind it if it wants a token; may be given several times (default: that of -a)")
 	flags.BoolVar(&write, "write", false, "let people change and delete jobs")
 	flags.StringVar(&listen, "listen", "127.0.0.1:0", "address on loopback, HOST:PORT, where the browser connects")
+	f.registerServers(flags, &servers)
+	mistakesAreUsage(cmd)
+	return cmd
+}
+
+// registerServers adds the flags for several servers.
+func (f *serverFlags) registerServers(flags *pflag.FlagSet, servers *[]string) {
+	flags.StringArrayVar(servers, "server", nil,
+		"a server, written as for -a, with "+ofServer+
+			"FILE behind it if it wants a token; may be given several times (default: that of -a)")
 	f.to.register(flags)
 	f.token.register(flags)
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "how long a server may keep silent")
-	mistakesAreUsage(cmd)
-	return cmd
 }
 
 // ofServer comes between a server and the file with the token for it.

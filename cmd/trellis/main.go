@@ -62,7 +62,7 @@ For bench, binlog, ping and token it is 1 after any trouble, and for binlog 2 wh
 	root.AddCommand(pauseCommand(), resumeCommand(), drainCommand(), undrainCommand(), reloadCommand(),
 		deadLettersCommand(), settingsCommand())
 	root.AddCommand(putCommand(), exportJobsCommand(), importJobsCommand(), topCommand(), watchCommand(), workCommand(),
-		cronCommand(), minderCommand())
+		cronCommand(), mcpCommand(), minderCommand())
 	root.AddCommand(buildCommands...)
 	return root
 }
