@@ -139,6 +139,22 @@ func (l *Log) Update(r *Record) (Pos, error) {
 	return l.tail, nil
 }
 
+// Hold appends that a job is reserved, by a client of this server. It fails as Put does.
+func (l *Log) Hold(h *journal.Hold) (Pos, error) {
+	if !h.Valid() {
+		return 0, ErrInvalid
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.admit(journal.HoldSize, l.room.floor(), false); err != nil {
+		return 0, err
+	}
+	b, seg := l.append(journal.HoldSize)
+	record.EncodeHold(b, seg.salt, h)
+	l.count.Written++
+	return l.tail, nil
+}
+
 // Delete appends the end of a job, or of a tombstone, whose last full record is the former
 // one. Its room was reserved when the job was put, so that it fails only with ErrFailed or
 // ErrClosed, or for a moment with ErrRoom.

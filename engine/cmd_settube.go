@@ -47,7 +47,21 @@ func (x *setTube) turn(s *Session, now Time, out *Output) Outcome {
 	if errors.Is(err, journal.ErrRoom) {
 		return s.awaitRoom(x)
 	}
+	if err == nil && x.pairs.Values[codec.KeyLinger] > 0 {
+		return (&outlasting{s.loop.tx.Outlast(x.tube)}).turn(s, now, out)
+	}
 	out.Answer(err, x.reply)
+	return Done
+}
+
+// outlasting is a set-tube by which jobs linger from now on: it puts on record what is reserved.
+type outlasting struct{ work }
+
+func (o *outlasting) turn(s *Session, now Time, out *Output) Outcome {
+	if _, more, _ := o.Turn(&s.loop.tx, now, out); more {
+		return s.yield(o)
+	}
+	out.Reply(codec.ReplyTubeSet)
 	return Done
 }
 

@@ -32,6 +32,8 @@ type shared struct {
 	barrier  Barrier // the journal's, nil if it has none
 	holds    Holds   // the journal's, nil if it has none
 
+	reservations Reservations // the journal's, nil if it has none, or holds
+
 	// defaultTube always exists. emptyTube, of its name and shard, is in no list and always empty: it takes the place of
 	// the first one for those who may not have that.
 	defaultTube, emptyTube *tube

@@ -166,7 +166,7 @@ func (sh *shard) makeReady(r ref, j *job) {
 
 // reserve gives a ready, delayed or buried job to a session, whose loop is the
 // caller's or that the caller has claimed. It fails when there is no memory. A reservation of a
-// session on record is on record up to pos; that of another is not, and pos is 0.
+// session on record, or in a tube that outlasts the server, is on record up to pos; another is not, and pos is 0.
 func (sh *shard) reserve(to *reservationSet, r ref, j *job) (pos journal.Pos, err error) {
 	if j.counters == 0 {
 		if err = sh.makeCounters(j); err != nil {
@@ -174,15 +174,18 @@ func (sh *shard) reserve(to *reservationSet, r ref, j *job) (pos journal.Pos, er
 		}
 	}
 	n, end := sh.counters.At(j.counters), sh.now+clock.Seconds(j.ttr)
-	if to.holder != nil {
+	t := sh.tubes[j.tube]
+	switch {
+	case to.holder != nil:
 		if pos, err = sh.recordHold(to.holder, j, end, n.reserves+1, false); err != nil {
 			return 0, err
 		}
+	case !t.plain && t.outlasts():
+		pos = sh.recordReserved(j, end, n.reserves+1)
 	}
 	n.reserves++
 	n.order = to.made
 	to.made++
-	t := sh.tubes[j.tube]
 	if t.limits != nil {
 		t.limits.started(sh.now)
 	}

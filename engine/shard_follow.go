@@ -85,7 +85,9 @@ func (f *Follower) Full(r *journal.Record, segment uint32) (replaced journal.For
 		if old == sh && same && j.ttr == max(r.TTR, 1) && old.hasKeys(j, &r.Keys) &&
 			j.created == e.sinceStart(r.Created) && bytes.Equal(old.body(j), r.Body) {
 			j.onRecord(r, segment)
-			err = f.apply(old, ref, j, r)
+			if j.state != reserved || f.now == Always || r.State != journal.Ready { // otherwise it was moved, and is reserved
+				err = f.apply(old, ref, j, r)
+			}
 			old.unlock(&f.tx)
 			return replaced, err
 		}
@@ -287,6 +289,9 @@ func (f *Follower) serve(nextID uint64, now Time) {
 		}
 	}
 	for _, sh := range e.shards {
+		sh.lock(&f.tx, now)
+		sh.beginLingering()
+		sh.unlock(&f.tx)
 		sh.mu.Lock()
 		sh.still, sh.fed = false, false
 		sh.now = max(sh.now, now)

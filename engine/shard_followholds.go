@@ -22,6 +22,9 @@ func (f *Follower) Hold(h *journal.Hold) error {
 		f.contradiction(true)
 		return nil
 	}
+	if h.Session == 0 && f.now != Always {
+		return f.outlasted(sh, ref, j, h)
+	}
 	ch := sh.present(j)
 	ch.counters.reserves = max(h.Reserves, 1) // a reserved job has counters
 	if f.now != Always {

@@ -143,6 +143,8 @@ func (sh *shard) touch(h *reservations, r ref, j *job, end Time, out *reply.Outp
 			return err
 		}
 		out.Recorded(pos)
+	} else if sh.tubes[j.tube].outlasts() {
+		out.DependOn(sh.recordReserved(j, end, sh.counters.At(j.counters).reserves))
 	}
 	h.jobs.Remove(sh.table, &j.Links)
 	j.At = int64(end)
@@ -151,7 +153,9 @@ func (sh *shard) touch(h *reservations, r ref, j *job, end Time, out *reply.Outp
 }
 
 // onRecord reports whether a reserved job is held on record.
-func (sh *shard) onRecord(j *job) bool { return sh.reservations[j.Next].of.holder != nil }
+func (sh *shard) onRecord(j *job) bool {
+	return sh.reservations[j.Next].of.holder != nil || sh.tubes[j.tube].outlasts()
+}
 
 // stay takes a record of a job that leaves it where it is.
 func (sh *shard) stay(r ref, j *job, ch *change) error {

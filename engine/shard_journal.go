@@ -190,6 +190,9 @@ func (e *shared) Migrate(id uint64, segment uint32) error {
 	}
 	j.onRecord(r, ticket.Segment)
 	sh.recorded(ticket.Pos)
+	if j.state == reserved && sh.tubes[j.tube].outlasts() {
+		sh.recordReserved(j, j.at(), ch.counters.reserves)
+	}
 	return nil
 }
 

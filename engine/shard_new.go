@@ -61,7 +61,9 @@ func (e *shared) ClockSet(start time.Time) {
 func (e *shared) recordIn(j Journal) {
 	e.cfg.Journal = j
 	e.barrier, _ = j.(Barrier)
-	e.holds, _ = j.(Holds)
+	if e.holds, _ = j.(Holds); e.holds == nil {
+		e.reservations, _ = j.(Reservations)
+	}
 }
 
 // Discard ends the shards and gives the memory of their jobs back to the system before it

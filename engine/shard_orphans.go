@@ -155,6 +155,8 @@ func (sh *shard) adopt(cl *client, r ref, j *job, reserves uint32, out *reply.Ou
 			return err
 		}
 		out.Recorded(pos)
+	} else if sh.tubes[j.tube].outlasts() {
+		out.DependOn(sh.recordReserved(j, end, reserves))
 	}
 	n := sh.counters.At(j.counters)
 	n.reserves = reserves

@@ -106,7 +106,7 @@ func (sh *shard) lapse(r ref, j *job, by cause) (taken *shard) {
 			return taken
 		}
 	}
-	if by == byTimeOut && sh.onRecord(j) || t.recordsFailures() && t.counts(by) {
+	if by == byTimeOut && sh.onRecord(j) || t.outlasts() || t.recordsFailures() && t.counts(by) {
 		if err := sh.recordLapse(j, &ch); err != nil && what == backsOff {
 			what, ch.to, ch.counters.delay = goesOn, ready, delay // others who follow the journal know no delay
 		}
@@ -119,7 +119,7 @@ func (sh *shard) lapse(r ref, j *job, by cause) (taken *shard) {
 
 // giveBack ends a reservation of a client whose connection has ended. The result is that of lapse.
 func (sh *shard) giveBack(r ref, j *job, by cause) (taken *shard) {
-	if t := sh.tubes[j.tube]; !t.counts(by) && !sh.overdue(j) {
+	if t := sh.tubes[j.tube]; !t.counts(by) && !sh.overdue(j) && !t.outlasts() {
 		sh.makeReady(r, j)
 		sh.dispatch(t)
 		return nil
@@ -155,8 +155,8 @@ func (sh *shard) recordLapse(j *job, ch *change) error {
 		return nil
 	}
 	record := log.Update
-	if sh.onRecord(j) {
-		record = sh.shared.holds.EndHold
+	if holds := sh.shared.holds; holds != nil && sh.onRecord(j) {
+		record = holds.EndHold
 	}
 	pos, err := record(sh.describe(j, ch))
 	if err == nil {

@@ -41,7 +41,7 @@ func (st simTarget) Start(clients []script.Client, options ...string) (script.Se
 	s := newLimitedSim(uint32(values["-z"]), st.loops, Limits{Keys: int(values["--max-keys"])})
 	s.grant(clients)
 	if journaled {
-		s.engine.recordIn(newFile(nil))
+		s.engine.recordIn(newHoldingFile())
 	}
 	if st.setUp != nil {
 		st.setUp(s)
@@ -169,7 +169,7 @@ func (s *sim) make(cfg Config, loops int) {
 
 // Restart implements script.Restarter.
 func (s *sim) Restart() error {
-	f, next := s.engine.cfg.Journal.(*file), s.engine.ids.Last.Load()+1
+	f, next := s.engine.cfg.Journal.(*holdingFile), s.engine.ids.Last.Load()+1
 	cfg := s.engine.config
 	cfg.Journal = f
 	s.make(cfg, len(s.loops))

@@ -7,7 +7,7 @@ package journal
 // who has it. So a Hold may come twice.
 type Hold struct {
 	ID       uint64 // the job's
-	Session  uint64 // who has it; not 0
+	Session  uint64 // who has it; 0: a client of the server that has the log
 	End      int64  // of its time to run, cluster time, nanoseconds since 1970
 	Offset   uint64 // where in the session's input the command ends that it answers; 0: it answers none
 	Touch    bool   // the command was a touch
@@ -80,7 +80,7 @@ func NumberOf(session uint64) uint32 { return uint32(session >> (64 - NumberBits
 
 // Valid reports whether a hold can be on record.
 func (h *Hold) Valid() bool {
-	return h.ID != 0 && h.Session != 0 && h.Offset <= MaxOffset && (h.Offset != 0 || !h.Touch)
+	return h.ID != 0 && h.Offset <= MaxOffset && (h.Offset != 0 || !h.Touch) && (h.Session != 0 || h.Offset == 0)
 }
 
 // Valid reports whether an origin can be on record. The zero Origin can not.

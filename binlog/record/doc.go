@@ -138,7 +138,7 @@
 // say where it is, the last counts.
 //
 //	 8  8  id of the job
-//	16  8  the session
+//	16  8  the session; 0: a client of the server that has the log, which has no record of it
 //	24  8  when the time to run ends, nanoseconds since 1970
 //	32  8  where in the session's input the command ends that it answers, plus 1<<63 for a touch;
 //	       0 if it answers none
@@ -166,7 +166,7 @@
 //
 // Programs that know no attempts, keys, terms, settings, origins, holds, policies or lingering take records with these
 // for damage. Origins and kinds 10 to 12 are written between members of a cluster, and into its
-// snapshots; a server alone writes none. To one that reads them, as to all tools, a held job is
+// snapshots; a server alone writes none but holds of no session. To one that reads them, as to all tools, a held job is
 // ready, and it passes over kinds 11 and 12.
 //
 // A job is alive if there is a full record of its id in a segment that is needed,
