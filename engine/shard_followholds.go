@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"maps"
 	"math"
+	"slices"
 
 	"trellis/binlog/journal"
 	"trellis/engine/internal/reply"
@@ -128,7 +130,8 @@ func (f *Follower) end(s *reservationSet, now Time, pos journal.Pos) {
 
 // endHolds ends all holds when the engine is about to serve.
 func (f *Follower) endHolds(now Time) {
-	for id, s := range f.absent {
+	for _, id := range slices.Sorted(maps.Keys(f.absent)) {
+		s := f.absent[id]
 		var pos journal.Pos
 		if f.shared.holds != nil && s.count(&f.tx, now, math.MaxInt) > 0 {
 			pos, _ = f.shared.holds.Close(id) // it fails only if another server has taken over, which nobody is told then

@@ -132,10 +132,12 @@ func (l *loop) attach(e *engine.Engine, offset engine.Time, j Committer) {
 		l.engine.Number(l.number, l.sessions)
 	}
 	list := make([]*conn, 0, len(l.detached))
-	for c := range l.detached {
-		list = append(list, c)
+	for _, c := range l.conns {
+		if l.detached[c] != nil {
+			list = append(list, c)
+		}
 	}
-	slices.SortFunc(list, func(a, b *conn) int {
+	slices.SortStableFunc(list, func(a, b *conn) int {
 		return cmp.Compare(l.detached[a].WaitsSince(), l.detached[b].WaitsSince())
 	})
 	for _, c := range list {

@@ -55,7 +55,7 @@ func (g *gateway) leave() {
 }
 
 // BootTime implements relay.Host.
-func (g *gateway) BootTime() time.Duration { return g.loop.server.bootTime() }
+func (g *gateway) BootTime() time.Duration { return g.loop.server.hooks.boot() }
 
 // Leads implements relay.Host.
 func (g *gateway) Leads(term uint64) bool {

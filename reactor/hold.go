@@ -34,7 +34,7 @@ func (s *Server) Hold(on bool) {
 	switch e := s.engine.Load(); {
 	case e == nil, on && s.held.Load(): // it stays held
 	case on:
-		s.heldSince.Store(int64(s.bootTime()))
+		s.heldSince.Store(int64(s.hooks.boot()))
 		s.holdLoops()
 		e.Hold(true)
 		s.held.Store(true)

@@ -106,8 +106,8 @@ func (l *loop) beginForwarding() {
 	g.AfterLeading(now, l.number, l.sessions, l.server.terms(), time.Duration(l.server.heldSince.Load()))
 	l.effects.number.Store(l.number)
 	l.gateway = g
-	for c, d := range l.detached {
-		if c.phase < draining && !c.goOnForwarded(d, now) {
+	for _, c := range slices.Clone(l.conns) {
+		if d := l.detached[c]; d != nil && c.phase < draining && !c.goOnForwarded(d, now) {
 			c.cutOff(now)
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"trellis/codec"
 	"trellis/engine"
 	"trellis/reactor/internal/accept"
-	"trellis/reactor/internal/clock"
 	"trellis/reactor/internal/gnetloop"
 	"trellis/reactor/throttle"
 )
@@ -82,7 +81,15 @@ type Config struct {
 	Audit func(engine.Deed)
 	// Log gets what an operator should know; nil means slog.Default().
 	Log *slog.Logger
+	// BootTime is a clock that goes on while the machine sleeps: that of contact with the leader. Nil means the system's.
+	BootTime func() time.Duration
+	// Sleeper makes what a loop waits in until a socket may have something for it, or take something. Nil means the
+	// system's poller: only a simulation has another.
+	Sleeper func() Sleeper
 }
+
+// Sleeper is how an event loop of a simulation waits.
+type Sleeper = gnetloop.Sleeper
 
 // Server serves connections. Make one with [New], and end it with Shutdown or Abort:
 // it keeps goroutines and descriptors until then. All methods may be called from any
@@ -146,7 +153,7 @@ type hooks struct {
 	finish    time.Duration                     // instead of finishTime
 	copied    int64                             // instead of maxCopied
 	recorded  int64                             // instead of maxRecorded
-	boot      func() time.Duration              // the clock of contact, instead of bootTime
+	boot      func() time.Duration              // instead of Config.BootTime
 	trunks    uint16                            // instead of trunk.Version
 }
 
@@ -191,14 +198,6 @@ func (s *Server) beginHold() bool {
 		s.holds.Add(1)
 	}
 	return !s.closing
-}
-
-// bootTime is the time of contact with the leader.
-func (s *Server) bootTime() time.Duration {
-	if boot := s.hooks.boot; boot != nil {
-		return boot()
-	}
-	return clock.Boot()
 }
 
 // takeMemory counts n bytes more in Config.GatewayMemory, if there is room.

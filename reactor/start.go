@@ -46,6 +46,12 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
+	if h.boot == nil {
+		h.boot = cfg.BootTime
+	}
+	if h.boot == nil {
+		h.boot = clock.Boot
+	}
 	h.drain = cmp.Or(h.drain, drainTimeout)
 	h.linger = cmp.Or(h.linger, lingerTime)
 	h.retire = cmp.Or(h.retire, retirePause)
@@ -69,7 +75,9 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 }
 
 func (s *Server) startLoops() (err error) {
-	s.gnet, err = gnetloop.Start(gnetloop.Config{Loops: s.cfg.Loops, ReadSize: stream.ReadSize, Log: s.log, Fatal: s.die})
+	s.gnet, err = gnetloop.Start(gnetloop.Config{
+		Loops: s.cfg.Loops, ReadSize: stream.ReadSize, Sleeper: s.cfg.Sleeper, Log: s.log, Fatal: s.die,
+	})
 	if err != nil {
 		return err
 	}

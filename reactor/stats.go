@@ -96,7 +96,7 @@ func (s *Server) Stats() Stats {
 			Panics:        c.panics.Load(),
 		}
 		if at := time.Duration(c.contact.Load()); at != 0 {
-			st.Loops[i].Contact = s.bootTime() - at
+			st.Loops[i].Contact = s.hooks.boot() - at
 		}
 	}
 	return st
@@ -114,7 +114,7 @@ type counts struct {
 	noContact, unrepeated, lags    atomic.Uint64
 	repeated, attaches             atomic.Uint64
 	apart                          atomic.Int64
-	contact                        atomic.Int64 // by bootTime; 0 for none
+	contact                        atomic.Int64 // by Config.BootTime; 0 for none
 }
 
 // Latency is how long commands took.

@@ -1,7 +1,8 @@
-// The files sim_* are a cluster in one process with its own time: the members' raft, logs, snapshots, connections,
-// engines and sessions are those of the program; the network, the disks and the clocks between and below them are
-// simulated. One seed decides all that happens. Its clients, and who judges what they have seen, are those of package
-// faults, whose tests of processes they share.
+// The files sim_* are a cluster in one process with its own time. The members are those of the program: raft, logs,
+// snapshots, connections between members, engines, sessions, and a reactor whose loop accepts, forwards and serves
+// clients. Simulated are the network, the disks and the clocks between and below them. One seed decides all that
+// happens. Its clients, and who judges what they have seen, are those of package faults, whose tests of processes they
+// share.
 //
 // # How it works
 //
@@ -11,11 +12,18 @@
 //
 //	world     instants, dice and the trace
 //	network   hosts and connections: delays, cuts in one direction or both, slow links, breaks within a frame
+//	sockets   connections go on over sockets of the system, which a reactor reads and writes
 //	disk      what package faultfs does, and when: syncs that take time, stalls, errors, full disks, lies
 //	machine   a disk, a clock, and a process that runs a member on them, or is killed
-//	queue     a member's jobs: an engine, and while the member leads, a loop with sessions of clients
 //	faults    what happens to all of these
 //	history   a cluster, clients (package faults), faults, and what must be true during and after them
+//
+// A reactor's loop sleeps in a reactor.Sleeper, not in the system's poller. Before it sleeps, what it has written to
+// its sockets is given to the network; it is woken when the network brings something for them. Each system call
+// returns at once, so nobody waits for the system.
+//
+// Each fifth history is calm: all that happens is that leaders are killed, and that they hand over. Then a client of
+// a member that lives and does not lead keeps its connection.
 //
 // # Why equal seeds have equal traces
 //
@@ -23,15 +31,15 @@
 // chance does. So:
 //
 //   - No two events of the world happen at the same instant (world.after): the runtime fires timers of the same
-//     instant in an order of its own. What the program waits for begins at such an instant, and so does its end.
+//     instant in a random order. What the program waits for begins at such an instant, and so does its end.
 //   - Each connection, disk and client has its own dice, which only the seed and its name decide.
 //   - crypto/rand, of which raft makes its election timeouts, is seeded.
 //   - The collector runs between histories. A goroutine that has run for 10 ms would be preempted; events of the
-//     world yield, which begins a new slice of time.
+//     world yield, which begins a new slice of time. A system call that takes long lets others run meanwhile.
 //   - Engines have one shard: tubes are placed in several by a hash that differs from process to process.
 //
 // # Limits
 //
-// A process that is stopped cannot be simulated in full: its ticks, its disk, its clients and what it sends and
-// receives stand still, timers of its own do not. Sessions are those of clients of the leader: nobody is forwarded.
+// A process that is stopped cannot be simulated in full: its ticks, its disk, and what it sends and receives stand
+// still, timers of its own do not. Sockets of the system that are reset look as if they were closed.
 package faults_test

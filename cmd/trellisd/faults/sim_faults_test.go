@@ -11,10 +11,14 @@ import (
 )
 
 // disturb makes something happen to a machine, to the network, or to the leader.
-func (c *cluster) disturb() {
+func (c *group) disturb() {
 	m := c.victim()
 	o := c.machines[c.rng.IntN(len(c.machines))]
 	f := c.rng.IntN(21)
+	if c.plan.calm {
+		c.heal() // a majority is left
+		m, f = c.leader(m), []int{11, 12, 18, 18, 20, 20}[c.rng.IntN(6)]
+	}
 	c.world.note(m.name, fmt.Sprintf("fault %d", f), nil)
 	switch f {
 	case 0, 1:
@@ -70,20 +74,26 @@ func (c *cluster) disturb() {
 }
 
 // victim is the leader as often as any other machine.
-func (c *cluster) victim() *machine {
+func (c *group) victim() *machine {
 	m := c.machines[c.rng.IntN(len(c.machines))]
 	if c.rng.IntN(2) == 0 {
-		for _, o := range c.machines {
-			if p := o.running(); p != nil && p.queue.serving() != nil {
-				return o
-			}
-		}
+		return c.leader(m)
 	}
 	return m
 }
 
+// leader is the one that serves, or else another machine.
+func (c *group) leader(otherwise *machine) *machine {
+	for _, m := range c.machines {
+		if m.running().leads() {
+			return m
+		}
+	}
+	return otherwise
+}
+
 // isolate cuts a machine off from all others.
-func (c *cluster) isolate(m *machine) {
+func (c *group) isolate(m *machine) {
 	for _, o := range c.machines {
 		for _, l := range []link{{m.name, o.name}, {o.name, m.name}} {
 			c.net.set(l, func(x *condition) { x.cut = true })
@@ -92,7 +102,7 @@ func (c *cluster) isolate(m *machine) {
 }
 
 // links changes the links between machines, in both directions.
-func (c *cluster) links(change func(*condition)) {
+func (c *group) links(change func(*condition)) {
 	for _, m := range c.machines {
 		for _, o := range c.machines {
 			c.net.set(link{m.name, o.name}, change)
@@ -101,23 +111,23 @@ func (c *cluster) links(change func(*condition)) {
 }
 
 // transfer has the leader hand over.
-func (c *cluster) transfer() {
+func (c *group) transfer() {
 	for _, m := range c.machines {
 		p := m.running()
-		if p == nil || p.queue.serving() == nil {
+		if !p.leads() {
 			continue
 		}
 		c.operators.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 			defer cancel()
-			err := p.node.Transfer(ctx, 0)
+			err := p.member.HandOver(ctx)
 			c.world.note(m.name, fmt.Sprintf("transfer: %v", err), nil)
 		})
 	}
 }
 
 // heal ends all faults, and starts all processes that are down.
-func (c *cluster) heal() {
+func (c *group) heal() {
 	c.set(0, 0)
 	for _, m := range c.machines {
 		m.freeze(false)
@@ -137,7 +147,7 @@ func (c *cluster) heal() {
 }
 
 // restart starts a member that is down, and judges why it has ended.
-func (c *cluster) restart(m *machine) {
+func (c *group) restart(m *machine) {
 	m.mu.Lock()
 	run, err := m.run, m.err
 	m.mu.Unlock()

@@ -21,11 +21,10 @@ import (
 	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/snapshot"
 	"trellis/cmd/trellisd/faults"
-	"trellis/engine"
 )
 
 // cluster is some machines, the network between them, and their clients.
-type cluster struct {
+type group struct {
 	t         *testing.T
 	plan      plan
 	world     *world
@@ -49,23 +48,23 @@ type leadership struct {
 
 // fed is a standby. It notes what time it is told.
 type fed struct {
-	*engine.Follower
-	cluster *cluster
+	replica.Standby
+	cluster *group
 }
 
 func (f fed) Stamp(at int64) {
 	f.cluster.mu.Lock()
 	f.cluster.stamp = max(f.cluster.stamp, at)
 	f.cluster.mu.Unlock()
-	f.Follower.Stamp(at)
+	f.Standby.Stamp(at)
 }
 
 // clientHost is where all clients are.
 const clientHost = "client"
 
-func newCluster(t *testing.T, p plan) *cluster {
+func newCluster(t *testing.T, p plan) *group {
 	w := newWorld(p.seed)
-	c := &cluster{t: t, plan: p, world: w, net: newNetwork(w), rng: w.dice("faults")}
+	c := &group{t: t, plan: p, world: w, net: newNetwork(w), rng: w.dice("faults")}
 	meta := snapshot.Meta{Index: 1, Term: 1, ConfState: &raftpb.ConfState{}}
 	for i := range p.members {
 		id := i + 1
@@ -87,7 +86,7 @@ func newCluster(t *testing.T, p plan) *cluster {
 }
 
 // wrong notes that something is not as it must be.
-func (c *cluster) wrong(format string, args ...any) {
+func (c *group) wrong(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wrongs = append(c.wrongs, fmt.Sprintf(format, args...))
@@ -95,7 +94,7 @@ func (c *cluster) wrong(format string, args ...any) {
 
 // failed tells whether something is wrong, so that the history need not go on. So are more events than members and
 // clients can have a use for.
-func (c *cluster) failed() bool {
+func (c *group) failed() bool {
 	const most = 5_000 // in a second, on average
 	if n, lasted := c.world.events(); n > most*(1+int(lasted.Seconds())) {
 		c.wrong("there were %d events in %v", n, lasted)
@@ -106,7 +105,7 @@ func (c *cluster) failed() bool {
 }
 
 // led notes a leadership.
-func (c *cluster) led(m *machine, l leadership) {
+func (c *group) led(m *machine, l leadership) {
 	c.world.note(m.name, fmt.Sprintf("serves: %+v", l), nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,19 +116,26 @@ func (c *cluster) led(m *machine, l leadership) {
 }
 
 // chances are those that a message is lost, and that it comes twice.
-func (c *cluster) chances() (loss, twice float64) {
+func (c *group) chances() (loss, twice float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.loss, c.twice
 }
 
-func (c *cluster) set(loss, twice float64) {
+func (c *group) set(loss, twice float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.loss, c.twice = loss, twice
 }
 
-func (c *cluster) hosts() (names []string) {
+func (c *group) nodes() (all []member.Node) {
+	for _, m := range c.machines {
+		all = append(all, m.self.Node())
+	}
+	return all
+}
+
+func (c *group) hosts() (names []string) {
 	for _, m := range c.machines {
 		names = append(names, m.name)
 	}
@@ -137,7 +143,7 @@ func (c *cluster) hosts() (names []string) {
 }
 
 // dial connects a client to a member.
-func (c *cluster) dial(ctx context.Context, addr string) (net.Conn, error) {
+func (c *group) dial(ctx context.Context, addr string) (net.Conn, error) {
 	for _, m := range c.machines {
 		if m.addr == addr {
 			return c.net.dial(ctx, clientHost, m.name, addr)
@@ -147,7 +153,7 @@ func (c *cluster) dial(ctx context.Context, addr string) (net.Conn, error) {
 }
 
 // within waits until something is so, but not longer than that.
-func (c *cluster) within(d time.Duration, what string, so func() bool) bool {
+func (c *group) within(d time.Duration, what string, so func() bool) bool {
 	for began := time.Now(); time.Since(began) < d && !c.failed(); c.world.sleep(20 * time.Millisecond) {
 		if so() {
 			return true
@@ -161,22 +167,22 @@ func (c *cluster) within(d time.Duration, what string, so func() bool) bool {
 const patience = 10 * time.Second
 
 // serves tells whether a member leads, and serves clients.
-func (c *cluster) serves() bool {
+func (c *group) serves() bool {
 	return slices.ContainsFunc(c.machines, func(m *machine) bool {
 		p := m.running()
-		return p != nil && p.queue.serving() != nil && p.node.Status().Serves
+		return p.leads() && p.status().Serves
 	})
 }
 
 // settled tells whether all members have applied all that there is.
-func (c *cluster) settled() bool {
+func (c *group) settled() bool {
 	var first replica.Status
 	for i, m := range c.machines {
 		p := m.running()
 		if p == nil {
 			return false
 		}
-		s := p.node.Status()
+		s := p.status()
 		if i == 0 {
 			first = s
 		}
@@ -189,7 +195,7 @@ func (c *cluster) settled() bool {
 
 // compare checks that members who have applied the same have the same jobs. Those that lead are ahead of
 // what they have applied, unless the cluster is quiet.
-func (c *cluster) compare(quiet bool) {
+func (c *group) compare(quiet bool) {
 	type view struct {
 		name   string
 		digest replica.Digest
@@ -201,11 +207,11 @@ func (c *cluster) compare(quiet bool) {
 		if p == nil {
 			continue
 		}
-		s := p.node.Status()
+		s := p.status()
 		if stamp == 0 {
 			stamp = s.Stamp
 		}
-		if s.ToLoad > 0 || s.Applying > 0 || !quiet && (p.queue.serving() != nil || s.Leads) {
+		if s.ToLoad > 0 || s.Applying > 0 || !quiet && (p.leads() || s.Leads) {
 			continue
 		}
 		v := view{m.name, p.queue.Digest(stamp)}
@@ -217,7 +223,7 @@ func (c *cluster) compare(quiet bool) {
 }
 
 // checkLeaderships checks that terms and ids have only grown.
-func (c *cluster) checkLeaderships() {
+func (c *group) checkLeaderships() {
 	c.mu.Lock()
 	all := slices.SortedFunc(slices.Values(c.leaderships), func(a, b leadership) int { return int(a.term) - int(b.term) })
 	c.mu.Unlock()
@@ -237,6 +243,7 @@ type plan struct {
 	clients int           // of each tube
 	rest    time.Duration // of clients between two commands, at most
 	sync    time.Duration // of disks without faults, at most
+	calm    bool          // all that happens is that leaders change
 
 	// Mistakes that must be found.
 	quorum bool // one member too few makes a majority
@@ -255,6 +262,7 @@ func planOf(seed uint64) plan {
 	if seed%4 == 3 {
 		p.members = 5
 	}
+	p.calm = seed%5 == 0
 	return p
 }
 
@@ -270,7 +278,7 @@ type outcome struct {
 
 // run has a history happen, and checks it.
 func (p plan) run(t *testing.T) (o outcome) {
-	var c *cluster
+	var c *group
 	var rec *faults.Recorder
 	func() {
 		defer func() {
@@ -300,7 +308,7 @@ func (p plan) run(t *testing.T) (o outcome) {
 }
 
 // live is the history.
-func (c *cluster) live(rec *faults.Recorder) {
+func (c *group) live(rec *faults.Recorder) {
 	p := c.plan
 	for i, m := range c.machines {
 		m.disk.lies = p.lies
@@ -317,7 +325,13 @@ func (c *cluster) live(rec *faults.Recorder) {
 		}
 		addrs = append(addrs, m.addr)
 	}
-	w.Addrs = func() []string { return addrs }
+	calls := 0
+	w.Addrs = func() []string {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		calls++
+		return slices.Concat(addrs[calls%len(addrs):], addrs[:calls%len(addrs)])
+	}
 	for i := range 3 * p.tubes {
 		w.Tubes = append(w.Tubes, fmt.Sprintf("tube%d", i))
 	}
@@ -355,7 +369,7 @@ func (c *cluster) live(rec *faults.Recorder) {
 }
 
 // audit checks what is there when no client does anything any more.
-func (c *cluster) audit(w *faults.Workload, set *setter) {
+func (c *group) audit(w *faults.Workload, set *setter) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := w.Audit(ctx); err != nil {
@@ -390,7 +404,7 @@ func (s *setter) run(ctx context.Context, k *faults.Client) error {
 }
 
 // checkSetting checks that all members know the last setting that was acknowledged, or one that was tried since.
-func (c *cluster) checkSetting(s *setter) {
+func (c *group) checkSetting(s *setter) {
 	for _, m := range c.machines {
 		p := m.running()
 		if p == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -20,14 +19,16 @@ import (
 	"trellis/binlog/replica"
 	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/snapshot"
-	"trellis/binlog/replica/wire"
 	"trellis/binlog/vfs"
 	"trellis/binlog/vfs/faultfs"
+	"trellis/cmd/trellisd/internal/cluster"
+	"trellis/engine"
+	"trellis/reactor"
 )
 
 // machine is a disk, a clock, and the process of a member while it runs.
 type machine struct {
-	cluster *cluster
+	cluster *group
 	world   *world
 	name    string
 	addr    string // for clients
@@ -35,7 +36,6 @@ type machine struct {
 	rng     *rand.Rand
 	clock   *clock
 	disk    *disk
-	fresh   bool // the member has never run
 	faulty  bool // its disk has failed, or hung, since the last start
 	bytes   int64
 
@@ -48,14 +48,20 @@ type machine struct {
 // process is a member that runs.
 type process struct {
 	machine *machine
-	node    *replica.Node
-	queue   *queue
+	member  *cluster.Member
+	queue   *cluster.Queue
+	sockets *sockets
 	stop    context.CancelFunc
 	ended   chan struct{}
 	killed  atomic.Bool
+	changes atomic.Int64 // of its role: it begins to serve, or ends it
 }
 
-const dir = "/member"
+const (
+	dir         = "/member"
+	maxJobSize  = 1 << 16
+	segmentSize = 16 << 10
+)
 
 // clock is that of a machine: it may be fast, and its wall clock may be set.
 type clock struct {
@@ -165,13 +171,22 @@ func (d *disk) goOn() {
 }
 
 // newMachine makes one for a founder.
-func (c *cluster) newMachine(m member.Member, meta snapshot.Meta, addr string) (*machine, error) {
+func (c *group) newMachine(m member.Member, meta snapshot.Meta, addr string) (*machine, error) {
 	rng := c.world.dice(m.Name)
 	fs := faultfs.New(dir)
 	snapshots := filepath.Join(dir, "snapshots")
-	err := errors.Join(fs.Mkdir(snapshots), vfs.SyncDir(fs, dir), snapshot.WriteInitial(fs, snapshots, meta))
+	err := errors.Join(fs.Mkdir(snapshots), vfs.SyncDir(fs, dir), snapshot.WriteInitial(fs, snapshots, meta),
+		member.Write(fs, dir, member.Identity{
+			Incarnation: m.Incarnation, State: member.Joined, Self: m.ID, Round: 1,
+			Cluster: member.Cluster{ID: member.ClusterID{1}, Members: meta.Members},
+		}))
+	node, opened := replica.Open(replica.Options{Dir: dir, New: true, Self: m.ID, FS: fs, SegmentSize: segmentSize})
+	if opened == nil {
+		opened = node.Close()
+	}
+	err = errors.Join(err, opened)
 	p := &machine{
-		cluster: c, world: c.world, name: m.Name, addr: addr, self: m, rng: rng, fresh: true,
+		cluster: c, world: c.world, name: m.Name, addr: addr, self: m, rng: rng,
 		bytes: 10_000 + rng.Int64N(100_000),
 		clock: &clock{
 			since: time.Now(), mono: upTo(rng, time.Hour), pace: 1 - rng.Float64()/5,
@@ -187,26 +202,30 @@ func (c *cluster) newMachine(m member.Member, meta snapshot.Meta, addr string) (
 func (m *machine) start() error {
 	m.cluster.net.up(m.name)
 	p := &process{machine: m, ended: make(chan struct{})}
-	p.queue = newQueue(m)
+	p.sockets = newSockets(p)
+	m.cluster.net.attach(m.name, p.sockets)
 	ticks := make(chan time.Time, 1)
 	fs := m.disk.fs
 	log := slog.New(&logger{process: p})
+	p.queue = cluster.NewQueue(cluster.QueueConfig{
+		Engine: engine.Config{MaxJobSize: maxJobSize, Shards: 1},
+		Reactor: reactor.Config{
+			MaxJobSize: maxJobSize, Extensions: true, Loops: 1, Log: log, BootTime: m.clock.now, Sleeper: p.sockets.sleeper,
+		},
+		Listen: p.sockets.listen, Mono: m.clock.now, Log: log, FreeMemory: func() {},
+	})
 	var err error
-	p.node, err = replica.Open(replica.Options{
-		Dir: dir, New: m.fresh, Self: m.self.ID, Queue: p.queue, Clock: m.clock, FS: fs, Ticks: ticks,
-		SnapshotBytes: m.bytes, SegmentSize: 16 << 10, Reserve: 64 << 10,
-		Free: func() (int64, error) { return fs.Free(), nil }, Log: log,
+	p.member, err = cluster.Open(cluster.Config{
+		Dir: dir, Self: m.self.Node(), Nodes: m.cluster.nodes(), Listener: m.cluster.net.listen(m.name, m.self.Addr),
+		Queue: p.queue, Log: log, Dial: m.dial, Between: p.between,
+		Node: replica.Options{
+			Queue: &watched{p.queue, p}, Clock: m.clock, FS: fs, Ticks: ticks,
+			SnapshotBytes: m.bytes, SegmentSize: segmentSize, Reserve: 64 << 10,
+			Free: func() (int64, error) { return fs.Free(), nil },
+		},
 	})
 	if err != nil {
 		return err
-	}
-	m.fresh = false
-	transport, err := wire.New(wire.Config{
-		Self: m.self, Cluster: member.ClusterID{1}, Listener: m.cluster.net.listen(m.name, m.self.Addr),
-		Handler: handler{p}, Log: log, Dial: m.dial,
-	})
-	if err != nil {
-		return errors.Join(err, p.node.Close())
 	}
 	var ctx context.Context
 	ctx, p.stop = context.WithCancel(context.Background())
@@ -215,9 +234,10 @@ func (m *machine) start() error {
 	m.mu.Unlock()
 	m.tick(p, ticks)
 	go func() {
-		err := p.node.Run(ctx, p.corrupted(transport))
+		err := p.member.Run(ctx)
 		m.cluster.net.off(m.name, false)
-		_ = transport.Close()
+		_ = p.member.Close()
+		p.sockets.close()
 		m.world.note(m.name, fmt.Sprintf("the process has ended: %v", err), nil)
 		m.mu.Lock()
 		m.run, m.err = nil, err
@@ -225,6 +245,43 @@ func (m *machine) start() error {
 		close(p.ended)
 	}()
 	return nil
+}
+
+// leads reports whether the process serves as the leader.
+func (p *process) leads() bool { return p != nil && p.queue.Serving() != nil }
+
+// status is how its node sees the cluster: as one that has not heard of any, before there is a node.
+func (p *process) status() replica.Status {
+	if s := p.member.Status(); s != nil {
+		return *s
+	}
+	return replica.Status{Last: 1}
+}
+
+// watched is a queue whose leaderships are noted, and what time it is told.
+type watched struct {
+	*cluster.Queue
+	process *process
+}
+
+// Standby implements replica.Queue.
+func (q *watched) Standby(start int64) (replica.Standby, error) {
+	s, err := q.Queue.Standby(start)
+	return fed{s, q.process.machine.cluster}, err
+}
+
+// Serve implements replica.Queue.
+func (q *watched) Serve(l *replica.Leadership) error {
+	q.process.machine.cluster.led(q.process.machine, leadership{l.Term(), l.NextID(), l.Now()})
+	q.process.changes.Add(1)
+	return q.Queue.Serve(l)
+}
+
+// Retire implements replica.Queue.
+func (q *watched) Retire(l *replica.Leadership) {
+	q.process.changes.Add(1)
+	q.Queue.Retire(l)
+	q.process.sockets.turn() // clients are to hear of the reactor's end
 }
 
 // tick has time pass for a process until it ends.
@@ -286,7 +343,6 @@ func (m *machine) freeze(on bool) {
 	m.mu.Lock()
 	was := m.frozen
 	m.frozen = on
-	p := m.run
 	m.mu.Unlock()
 	if on == was {
 		return
@@ -301,39 +357,33 @@ func (m *machine) freeze(on bool) {
 	} else {
 		m.disk.goOn()
 	}
-	if p != nil {
-		p.queue.freeze(on)
-	}
 }
 
-// handler is a member to its transport. Messages may be lost, or come again.
-type handler struct{ *process }
+// between is what messages of a node pass through: they may be lost, or be sent twice.
+func (p *process) between(n *replica.Node, t replica.Transport) replica.Transport {
+	if p.machine.cluster.plan.quorum {
+		t = &hasty{Transport: t, node: n, world: p.machine.world}
+	}
+	return &unreliable{t, p}
+}
 
-func (h handler) Message(m *raftpb.Message) {
-	c, p := h.machine.cluster, h.process
-	loss, twice := c.chances()
-	if h.machine.rng.Float64() < loss {
+type unreliable struct {
+	replica.Transport
+	process *process
+}
+
+func (u *unreliable) Send(m *raftpb.Message) {
+	c := u.process.machine
+	loss, twice := c.cluster.chances()
+	if c.rng.Float64() < loss {
 		return
 	}
-	h.machine.world.note(h.machine.name, raftpb.MessageType_name[int32(m.GetType())], nil)
-	if h.machine.rng.Float64() < twice {
+	c.world.note(c.name, raftpb.MessageType_name[int32(m.GetType())], nil)
+	if c.rng.Float64() < twice {
 		again := proto.Clone(m).(*raftpb.Message)
-		h.machine.world.after(upTo(h.machine.rng, time.Second), func() { p.node.Message(again) })
+		c.world.after(upTo(c.rng, time.Second), func() { u.Transport.Send(again) })
 	}
-	p.node.Message(m)
-}
-
-func (h handler) Snapshot(m *raftpb.Message, r io.Reader) error { return h.node.Snapshot(m, r) }
-func (h handler) Unreachable(id member.ID)                      { h.node.Unreachable(id) }
-func (h handler) SnapshotSent(id member.ID, ok bool)            { h.node.SnapshotSent(id, ok) }
-func (h handler) NotMember(by member.ID)                        { h.node.NotMember(by) }
-
-func (h handler) Control(context.Context, wire.Caller, []byte, io.Writer) ([]byte, error) {
-	return nil, errors.ErrUnsupported
-}
-
-func (h handler) Trunk(context.Context, member.Member, wire.TrunkHello) (func(*wire.Trunk), error) {
-	return nil, errors.ErrUnsupported
+	u.Transport.Send(m)
 }
 
 // logger puts what a member logs into the trace, until it is killed.

@@ -10,14 +10,6 @@ import (
 	"trellis/binlog/replica"
 )
 
-// corrupted is a member's transport, with the mistakes of the plan.
-func (p *process) corrupted(t replica.Transport) replica.Transport {
-	if p.machine.cluster.plan.quorum {
-		return &hasty{Transport: t, node: p.node, world: p.machine.world}
-	}
-	return t
-}
-
 // hasty is the transport of a node for which one member too few is a majority: what the first of the others is asked
 // to store or to vote for counts as stored, and as voted for.
 type hasty struct {

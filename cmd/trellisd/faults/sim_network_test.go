@@ -22,8 +22,9 @@ type network struct {
 	down      map[string]bool
 	listeners map[string]*listener // by address
 	links     map[link]*condition
-	made      map[link]int // connections so far
-	conns     []*conn      // that are not closed at both ends, by their beginnings
+	made      map[link]int        // connections so far
+	conns     []*conn             // that are not closed at both ends, by their beginnings
+	sockets   map[string]*sockets // of processes, by host
 }
 
 // link is one direction between two hosts.
@@ -39,7 +40,7 @@ type condition struct {
 func newNetwork(w *world) *network {
 	return &network{
 		world: w, down: map[string]bool{}, listeners: map[string]*listener{},
-		links: map[link]*condition{}, made: map[link]int{},
+		links: map[link]*condition{}, made: map[link]int{}, sockets: map[string]*sockets{},
 	}
 }
 
@@ -85,6 +86,13 @@ func (n *network) up(host string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.down[host] = false
+}
+
+// attach has a host's connections go on over the sockets of a process, where it wants some.
+func (n *network) attach(host string, s *sockets) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.sockets[host] = s
 }
 
 // off ends all connections of a host, and its listeners. If it is down, nobody is told.
@@ -257,7 +265,8 @@ type conn struct {
 	closed bool   // here
 
 	readable, writable side
-	notify             func() // called when there is input, or its end; nil does nothing
+	notify             func()  // called when there is input, or its end, or room; nil does nothing
+	bridge             *bridge // to the socket over which it goes on; nil for none. Of the goroutine that has it
 }
 
 // side is what Read, or Write, waits for.
@@ -306,6 +315,9 @@ func (c *conn) arrive() {
 	c.away = c.away[1:]
 	c.bytes -= len(s.data)
 	wake(c.writable.token)
+	if c.bytes+len(s.data) >= window && c.notify != nil {
+		c.notify()
+	}
 	switch {
 	case !c.peer.closed:
 		n.world.note(c.name, "", s.data)
@@ -400,6 +412,22 @@ func (c *conn) pull() ([]byte, error) {
 	return b, c.end
 }
 
+// room reports whether a Write would not wait.
+func (c *conn) room() bool {
+	c.net.mu.Lock()
+	defer c.net.mu.Unlock()
+	return c.closed || c.broken() || c.bytes < window
+}
+
+// endOutput tells the other end that no more comes.
+func (c *conn) endOutput() {
+	c.net.mu.Lock()
+	defer c.net.mu.Unlock()
+	if !c.closed && !c.broken() {
+		c.send(segment{end: io.EOF})
+	}
+}
+
 // broken tells whether nothing that is sent will come.
 func (c *conn) broken() bool { return c.end != nil && !errors.Is(c.end, io.EOF) }
 
@@ -468,6 +496,15 @@ func (s *side) await(w *world, by time.Time) error {
 }
 
 func (c *conn) Close() error {
+	if c.bridge != nil {
+		c.bridge.leave()
+		return nil
+	}
+	return c.finish()
+}
+
+// finish is Close of a connection that goes on over no socket.
+func (c *conn) finish() error {
 	c.net.mu.Lock()
 	defer c.net.mu.Unlock()
 	if c.closed {

@@ -38,6 +38,16 @@ type Conn interface {
 	Closing(err error)
 }
 
+// Sleeper is how a loop waits until there may be something to report. A simulation has one, whose clock goes on while
+// everybody sleeps.
+type Sleeper interface {
+	// Sleep returns behind a call of Wake that no Sleep has returned behind, or when a descriptor may be readable or
+	// writable. The loop calls it.
+	Sleep()
+	// Wake does not block. Any goroutine may call it.
+	Wake()
+}
+
 const (
 	// maxReports is how many descriptors one poll reports at most.
 	maxReports = 128
@@ -52,11 +62,12 @@ const (
 // say otherwise.
 type Loop struct {
 	// These do not change.
-	client *gnet.Client
-	el     gnet.EventLoop
-	ptr    unsafe.Pointer // el, as gnet's functions want it
-	poller poller
-	fatal  func(why string, attrs ...any)
+	client  *gnet.Client
+	el      gnet.EventLoop
+	ptr     unsafe.Pointer // el, as gnet's functions want it
+	poller  poller
+	sleeper Sleeper // nil if the loop waits in the system's poller
+	fatal   func(why string, attrs ...any)
 
 	waker  waker
 	ending atomic.Bool // Run is to return
@@ -107,7 +118,7 @@ func (l *Loop) run() {
 
 // wait polls. It sleeps when there is nothing to report and the loop was not woken.
 func (l *Loop) wait() (n int, err error) {
-	if now := time.Now(); now.Sub(l.yielded) >= yieldInterval {
+	if now := time.Now(); l.sleeper == nil && now.Sub(l.yielded) >= yieldInterval {
 		l.yielded = now
 		runtime.Gosched()
 	}
@@ -119,7 +130,10 @@ func (l *Loop) wait() (n int, err error) {
 	}
 	l.found = 0 // Wake may be called just now, and what was reported is old
 	if l.waker.mayRest() {
-		l.found, err = l.poller.poll(l.events, true)
+		if l.sleeper != nil {
+			l.sleeper.Sleep()
+		}
+		l.found, err = l.poller.poll(l.events, l.sleeper == nil)
 	}
 	l.waker.awake.Store(true)
 	return l.found, err
@@ -191,7 +205,9 @@ func (l *Loop) Wake() {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	if w.open && !w.awake.Load() {
-		if err := l.poller.interrupt(); err != nil {
+		if l.sleeper != nil {
+			l.sleeper.Wake()
+		} else if err := l.poller.interrupt(); err != nil {
 			// Sessions might sleep for ever.
 			l.fatal("an event loop cannot be woken", "error", err)
 		}

@@ -26,6 +26,8 @@ type Config struct {
 	Loops int
 	// ReadSize is the most bytes that one read brings.
 	ReadSize int
+	// Sleeper makes the one of a loop. Nil is the system's poller.
+	Sleeper func() Sleeper
 	// Log gets what gnet has to say. gnet has one logger for the process: it is that of the last Start.
 	Log *slog.Logger
 	// Fatal is called when a loop cannot go on.
@@ -71,6 +73,9 @@ func start(cfg *Config) (*Loop, error) {
 	}
 	if err := l.poller.open(); err != nil {
 		return nil, errors.Join(err, client.Stop())
+	}
+	if cfg.Sleeper != nil {
+		l.sleeper = cfg.Sleeper()
 	}
 	l.waker.open = true
 	return l, nil

@@ -2,9 +2,10 @@ package cluster
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -91,8 +92,10 @@ type gateway struct {
 }
 
 func (m *Member) newGateway(loops int) *gateway {
+	nonce := make([]byte, 8)
+	_, _ = rand.Read(nonce) // never fails
 	return &gateway{
-		member: m, nonce: max(1, rand.Uint64()), log: m.cfg.Log,
+		member: m, nonce: max(1, binary.LittleEndian.Uint64(nonce)), log: m.cfg.Log,
 		numbers: make([]uint32, loops), dials: make([]uint64, loops), lacking: make([]time.Time, loops),
 	}
 }
@@ -102,7 +105,7 @@ func (g *gateway) dial(ctx context.Context, loop int) (reactor.TrunkConn, error)
 	g.mu.Lock()
 	g.lacking[loop] = time.Now()
 	g.mu.Unlock()
-	for {
+	for ctx.Err() == nil {
 		other := g.member.node.Load().OtherLeader()
 		c, err := g.try(ctx, loop)
 		if err == nil {
@@ -111,11 +114,11 @@ func (g *gateway) dial(ctx context.Context, loop int) (reactor.TrunkConn, error)
 		g.tell(loop, err)
 		select {
 		case <-ctx.Done():
-			return c, context.Cause(ctx)
 		case <-other:
 		case <-time.After(dialPause):
 		}
 	}
+	return reactor.TrunkConn{}, context.Cause(ctx)
 }
 
 // tell logs why a loop has lacked a trunk for long, once.
@@ -253,9 +256,9 @@ func (q *Queue) forward() {
 		if q.stopping || q.follower == nil {
 			return
 		}
-		began := time.Now()
+		began := q.cfg.Mono()
 		var err error
-		if c, err = q.newClients(nil, func() engine.Time { return engine.Time(time.Since(began)) }, nil); err != nil {
+		if c, err = q.newClients(nil, func() engine.Time { return engine.Time(q.cfg.Mono() - began) }, nil); err != nil {
 			q.fail(err)
 			return
 		}

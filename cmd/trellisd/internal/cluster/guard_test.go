@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"trellis/binlog/replica"
 
 	"trellis/binlog/replica/member"
 	"trellis/engine"
@@ -156,7 +157,7 @@ func (r *rig) start(i int, nodes []member.Node, l net.Listener) {
 		q.trunks = v
 	}
 	m, err := Open(Config{
-		Dir: r.dirs[i], Self: self, Nodes: nodes, Listener: l, Queue: q, Log: log, dial: r.net.dialer(self.Addr), newest: r.newest[i],
+		Dir: r.dirs[i], Self: self, Nodes: nodes, Listener: l, Queue: q, Log: log, Dial: r.net.dialer(self.Addr), Node: replica.Options{Newest: r.newest[i]},
 	})
 	if err != nil {
 		r.t.Fatal(err)

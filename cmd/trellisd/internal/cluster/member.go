@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,10 +36,17 @@ type Config struct {
 	Observer replica.Observer // nil if nobody wants to know
 	Log      *slog.Logger
 
-	dial func(ctx context.Context, addr string) (net.Conn, error) // to other members; nil means TCP. Tests cut here
-	// version of entries that the node reads; 0 means the program's
-	newest uint32
+	// Dial connects to other members; nil means TCP.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+	// Node is how the node runs, but for what follows from the rest. Where Queue is not nil, it is one around the
+	// member's. A directory that is not the system's belongs to a member that has joined.
+	Node replica.Options
+	// Between stands between the node and the transport. Nil is nothing.
+	Between func(*replica.Node, replica.Transport) replica.Transport
 }
+
+// fs is where the directory is.
+func (c *Config) fs() vfs.FS { return cmp.Or[vfs.FS](c.Node.FS, vfs.OS{}) }
 
 // Member is a node with its identity, its connections, and its queue. Make one with
 // Open; Run follows, and then Close. All methods may be called from any goroutine.
@@ -66,22 +74,22 @@ type Member struct {
 // Open locks the directory, and begins to answer the other members. Errors name the
 // directory or the flag to blame.
 func Open(cfg Config) (*Member, error) {
-	lock, err := vfs.LockDir(vfs.OS{}, cfg.Dir)
+	lock, err := vfs.LockDir(cfg.fs(), cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
 	m := &Member{cfg: cfg, lock: lock, failed: make(chan error, 1)}
 	m.call = func(ctx context.Context, addr string, req []byte) ([]byte, error) {
-		return wire.Call(ctx, wire.ClientConfig{TLS: cfg.TLS, Dial: cfg.dial}, addr, req)
+		return wire.Call(ctx, wire.ClientConfig{TLS: cfg.TLS, Dial: cfg.Dial}, addr, req)
 	}
-	if m.store, err = member.Open(vfs.OS{}, cfg.Dir, cfg.Self, cfg.Nodes); err != nil {
+	if m.store, err = member.Open(cfg.fs(), cfg.Dir, cfg.Self, cfg.Nodes); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	q := cfg.Queue
 	q.handOver, q.fail, q.changed, q.resign = m.HandOver, m.fail, m.changed, m.resign
 	q.leads, q.fence, q.newGateway = m.leads, m.fence, m.newGateway
 	m.transport, err = wire.New(wire.Config{
-		TLS: cfg.TLS, Nodes: cfg.Nodes, Listener: cfg.Listener, Dial: cfg.dial, Handler: handler{m}, Log: cfg.Log,
+		TLS: cfg.TLS, Nodes: cfg.Nodes, Listener: cfg.Listener, Dial: cfg.Dial, Handler: handler{m}, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
@@ -124,7 +132,11 @@ func (m *Member) Run(ctx context.Context) error {
 	var watching sync.WaitGroup
 	watching.Go(func() { m.watch(ctx) })
 	ran := make(chan error, 1)
-	go func() { ran <- node.Run(ctx, m.transport) }()
+	var transport replica.Transport = m.transport
+	if m.cfg.Between != nil {
+		transport = m.cfg.Between(node, transport)
+	}
+	go func() { ran <- node.Run(ctx, transport) }()
 	select {
 	case err = <-ran:
 	case failed := <-m.failed:
@@ -142,11 +154,13 @@ func (m *Member) Run(ctx context.Context) error {
 
 // options are those of the node with an identity.
 func (m *Member) options(id member.Identity) replica.Options {
-	return replica.Options{
-		Dir: m.cfg.Dir, New: id.State == member.Invited, Self: id.Self, Queue: m.cfg.Queue, Observer: m.cfg.Observer,
-		Log:  m.cfg.Log,
-		Free: func() (int64, error) { return free(m.cfg.Dir) }, Newest: m.cfg.newest,
+	o := m.cfg.Node
+	o.Dir, o.New, o.Self, o.Observer, o.Log = m.cfg.Dir, id.State == member.Invited, id.Self, m.cfg.Observer, m.cfg.Log
+	o.Queue = cmp.Or[replica.Queue](o.Queue, m.cfg.Queue)
+	if o.Free == nil {
+		o.Free = func() (int64, error) { return free(m.cfg.Dir) }
 	}
+	return o
 }
 
 // agree checks --cluster. If it names others than this node has on disk, the members may have

@@ -36,6 +36,12 @@ type QueueConfig struct {
 	// Serves is told of each reactor before it serves anybody. Nil does nothing.
 	Serves func(*reactor.Server)
 
+	// Mono runs evenly and is never set, as the node's clock does. Nil means the system's.
+	Mono func() time.Duration
+
+	// FreeMemory has the process give memory back that an engine had. Nil is debug.FreeOSMemory.
+	FreeMemory func()
+
 	// Log gets what an operator should know.
 	Log *slog.Logger
 }
@@ -109,6 +115,13 @@ func (q *Queue) Contradictions() uint64 {
 
 // NewQueue makes a queue without jobs.
 func NewQueue(cfg QueueConfig) *Queue {
+	if cfg.Mono == nil {
+		began := time.Now()
+		cfg.Mono = func() time.Duration { return time.Since(began) }
+	}
+	if cfg.FreeMemory == nil {
+		cfg.FreeMemory = debug.FreeOSMemory
+	}
 	return &Queue{cfg: cfg, trunks: trunkVersion, changed: func() {}, news: make(chan struct{})}
 }
 
@@ -117,7 +130,7 @@ var errNoQueue = errors.New("this node has no jobs yet, or was about to lose the
 // Standby implements replica.Queue.
 func (q *Queue) Standby(start int64) (replica.Standby, error) {
 	q.discard()
-	debug.FreeOSMemory() // what an engine had on the collected heap is garbage now, and this one is about to take as much
+	q.cfg.FreeMemory() // what an engine had on the collected heap is garbage now, and this one is about to take as much
 	cfg := q.cfg.Engine
 	cfg.Start = time.Unix(0, start)
 	e := engine.New(cfg)
@@ -147,8 +160,8 @@ func (q *Queue) Serve(l *replica.Leadership) error {
 	defer q.mu.Unlock()
 	e := q.engine
 	// The leadership's clock and this one run at the same speed, and this one takes no lock.
-	base, began := engine.Time(l.Now()-q.start), time.Now()
-	now := func() engine.Time { return base + engine.Time(time.Since(began)) }
+	base, began := engine.Time(l.Now()-q.start), q.cfg.Mono()
+	now := func() engine.Time { return base + engine.Time(q.cfg.Mono()-began) }
 	q.follower.RecordIn(l)
 	if q.resumes() && l.TakesTrunks() {
 		q.follower.ServeOn(l.NextID(), now())

@@ -29,9 +29,17 @@ const (
 func (m *Member) watch(ctx context.Context) {
 	var looking sync.WaitGroup
 	defer looking.Wait()
-	looking.Go(func() { m.often(ctx, func() { m.look(ctx) }) })
+	looks := make(chan struct{}, 1) // holds one while a look is under way
 	last := ""
 	m.often(ctx, func() {
+		select {
+		case looks <- struct{}{}:
+			looking.Go(func() {
+				m.look(ctx)
+				<-looks
+			})
+		default:
+		}
 		m.forward()
 		if now := m.State() + m.Unready(); now != last {
 			last = now
