@@ -115,7 +115,7 @@ func (g *gateway) dial(ctx context.Context, loop int) (reactor.TrunkConn, error)
 		select {
 		case <-ctx.Done():
 		case <-other:
-		case <-time.After(dialPause):
+		case <-time.After(about(dialPause)):
 		}
 	}
 	return reactor.TrunkConn{}, context.Cause(ctx)

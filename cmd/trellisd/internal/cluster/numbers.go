@@ -110,7 +110,7 @@ func (m *Member) giveNumbers(ctx context.Context, from wire.Caller, req []byte) 
 		select {
 		case <-ctx.Done():
 			return nil, err
-		case <-time.After(leavePause):
+		case <-time.After(about(leavePause)):
 		}
 	}
 }
@@ -141,7 +141,7 @@ func (s *service) number(e *engine.Engine) {
 		select {
 		case <-s.ended.Done():
 			return
-		case <-time.After(leavePause):
+		case <-time.After(about(leavePause)):
 		}
 	}
 }

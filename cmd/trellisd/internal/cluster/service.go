@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"net"
 	"slices"
@@ -76,6 +78,13 @@ func (s *service) current() bool {
 	return s.await(ctx, s.leadership.Barrier())
 }
 
+// about is a pause, or up to a quarter more: those who have begun to wait together do not look together.
+func about(pause time.Duration) time.Duration {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return pause + time.Duration(uint64(pause)*uint64(binary.LittleEndian.Uint32(b[:]))>>34)
+}
+
 // await waits until a position is committed. It returns false if ctx ends before.
 func (s *service) await(ctx context.Context, pos journal.Pos) bool {
 	s.leadership.Flush()
@@ -83,7 +92,7 @@ func (s *service) await(ctx context.Context, pos journal.Pos) bool {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-time.After(currentPause):
+		case <-time.After(about(currentPause)):
 		}
 	}
 	return true

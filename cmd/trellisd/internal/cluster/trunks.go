@@ -45,7 +45,7 @@ func (q *Queue) awaitService(ctx context.Context) (*service, *engine.Engine) {
 		case <-ctx.Done():
 			return nil, nil
 		case <-news:
-		case <-time.After(servicePause):
+		case <-time.After(about(servicePause)):
 		}
 	}
 }
@@ -114,7 +114,7 @@ func (s *service) endsBefore(k *wire.Trunk, e *engine.Engine, number uint32, fir
 		select {
 		case <-ctx.Done():
 			return 0, context.Cause(ctx)
-		case <-time.After(trunkPause):
+		case <-time.After(about(trunkPause)):
 		}
 	}
 	return s.queue.fence(ctx, s.leadership, !first)
