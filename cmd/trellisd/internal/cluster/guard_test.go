@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+
 	"trellis/binlog/replica"
 
 	"trellis/binlog/replica/member"
