@@ -1,34 +1,28 @@
-// Package reactor carries the engine's sessions over TCP and Unix sockets, on
-// gnet's event loops.
+// Package reactor carries the engine's sessions over TCP and Unix sockets, on gnet's event loops.
 //
 // # Loops
 //
-// A [Server] accepts on net.Listeners of the caller's and gives each connection
-// to one of a few event loops, where it stays. A loop has one goroutine, and a
-// connection, its session and its buffers are touched by no other. What others
-// have for a loop (a job that another loop's put hands over, a commit, a socket
-// that takes output again) they leave in a mailbox, and then wake the loop.
+// A [Server] accepts on net.Listeners of the caller's and gives each connection to one of a few event loops, where it
+// stays. A loop has one goroutine, and a connection, its session and its buffers are touched by no other. What others
+// have for a loop (a job that another loop's put hands over, a commit, a socket that takes output again) they leave in
+// a mailbox, and then wake the loop.
 //
-// For each read, all complete commands in it are decoded and executed, their
-// replies are collected in one buffer of the loop's, and one write sends them.
-// Large bodies are not copied: the write takes them from where they lie in the
-// engine, which keeps them there until they are sent. The reactor writes to sockets
-// itself, because gnet's buffer for output has no bound and gnet knows of no wish
-// to stop reading.
+// For each read, all complete commands in it are decoded and executed, their replies are collected in one buffer of
+// the loop's, and one write sends them. Large bodies are not copied: the write takes them from where they lie in the
+// engine, which keeps them there until they are sent. The reactor writes to sockets itself, because gnet's buffer for
+// output has no bound and gnet knows of no wish to stop reading.
 //
-// Package gnetloop is the only one that knows gnet. There a loop polls by itself, with the
-// descriptor of gnet's poller: gnet reads what is reported of a client, and closes the
-// descriptor in the end.
+// Package gnetloop is the only one that knows gnet. There a loop polls by itself, with the descriptor of gnet's
+// poller: gnet reads what is reported of a client, and closes the descriptor in the end.
 //
 // # Rounds
 //
-// The poller reports each connection that has input once, and is polled again. What a
-// loop does between two polls is a round, and everybody else waits for its end. So
-// a round has a budget, in units of cost of about a quarter of a microsecond, which the
-// engine keeps (engine.Loop.Refill and Spend): about a millisecond in all.
+// The poller reports each connection that has input once, and is polled again. What a loop does between two polls is a
+// round, and everybody else waits for its end. So a round has a budget, in units of cost of about a quarter of a
+// microsecond, which the engine keeps (engine.Loop.Refill and Spend): about a millisecond in all.
 //
-// All that is not reading is done in the same place, serve, which takes a bit of
-// each kind in turn until nothing is left or the budget is spent:
+// All that is not reading is done in the same place, serve, which takes a bit of each kind in turn until nothing is
+// left or the budget is spent:
 //
 //   - sessions that can go on (engine.Loop.Next): they got a job, their time is
 //     over, or others have had their turn beside a command that takes long;
@@ -37,23 +31,19 @@
 //   - connections whose replies have been committed;
 //   - deadlines.
 //
-// serve ends everything that gnet makes the loop do. What a command hands over to
-// another client of the same loop thus reaches that client without another way
-// through the system. If something is left, serve wakes its own loop and goes on after
-// the next poll. A session in a long command takes whatever it gets, so up to half of
-// that round's budget goes to the other kinds first.
+// serve ends everything that gnet makes the loop do. What a command hands over to another client of the same loop thus
+// reaches that client without another way through the system. If something is left, serve wakes its own loop and goes
+// on after the next poll. A session in a long command takes whatever it gets, so up to half of that round's budget
+// goes to the other kinds first.
 //
-// A read executes its commands even if the budget is spent, but then at most 32 of
-// them, and fewer if they are dear; the rest joins the run queue. So a client that
-// sends a few commands at a time waits for nobody but those whose input has come in
-// the same poll. A poll reports up to 128 connections, and the
-// time until the next one grows with the number of those that have sent something, or
-// that have ended: an end costs the system about 20 µs. (When the later ones of a poll
-// went to the run queue, those of the next poll overtook them, and with thousands of
-// busy clients the slowest replies took several times as long.)
+// A read executes its commands even if the budget is spent, but then at most 32 of them, and fewer if they are dear;
+// the rest joins the run queue. So a client that sends a few commands at a time waits for nobody but those whose input
+// has come in the same poll. A poll reports up to 128 connections, and the time until the next one grows with the
+// number of those that have sent something, or that have ended: an end costs the system about 20 µs. (When the later
+// ones of a poll went to the run queue, those of the next poll overtook them, and with thousands of busy clients the
+// slowest replies took several times as long.)
 //
-// A loop with nothing to do sleeps in its poll. It has one timer, for the engine and
-// for the deadlines of connections.
+// A loop with nothing to do sleeps in its poll. It has one timer, for the engine and for the deadlines of connections.
 //
 // # The life of a connection
 //
@@ -273,7 +263,7 @@
 // # Clients that do nothing
 //
 // As with beanstalkd, a client may stay without sending or reading for as long as
-// it likes, and TCP's keep-alive finds those that are gone; unless
+// it likes, and TCP's keep-alive (Config.KeepAlive) finds those that are gone; unless
 // Config.IdleTimeout is set. Then the server closes clients that have neither sent
 // a byte nor taken one for that long, and do not wait for a job, nor hold one, at its
 // end. A command of which only a part has come keeps nobody, nor do replies that

@@ -39,7 +39,7 @@ const (
 // several listeners at once. When descriptors or memory run out it waits for
 // better times; any other failure to accept ends it with an error.
 //
-// Connections have TCP_NODELAY and SO_KEEPALIVE set. Keep-alive's timings are
+// Connections have TCP_NODELAY and SO_KEEPALIVE set. Keep-alive's timings are Config.KeepAlive's, or
 // those of l's socket; what [net.ListenConfig] says of them is not followed.
 func (s *Server) Serve(l net.Listener) error { return s.acceptor.Serve(l, nil) }
 

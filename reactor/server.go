@@ -42,6 +42,11 @@ type Config struct {
 	// answered OUT_OF_MEMORY, the protocol's word for "try again later", and
 	// closed. 0 means DefaultMaxConnections().
 	MaxConnections int
+	// KeepAlive is how long nothing may come over a TCP connection, or a trunk, before the system asks the other end
+	// whether it is there, three times within half of that again. If nothing answers, the connection ends. So it does
+	// when what was sent is not acknowledged for one and a half times KeepAlive, or, on Linux, not taken. More than 9
+	// hours are 9 hours; 0 leaves the timings of the listener's socket.
+	KeepAlive time.Duration
 	// IdleTimeout is how long a client may neither send nor take anything before
 	// its connection is closed, unless it then waits for a job or has reserved one.
 	// A command or body of which a part is missing does not keep a connection

@@ -39,8 +39,8 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 		cfg.MaxOutput = max(DefaultMaxOutput, 2*int64(cfg.MaxJobSize)+stream.HighWater)
 	}
 	cfg.GatewayMemory = cmp.Or(cfg.GatewayMemory, DefaultGatewayMemory)
-	if cfg.MaxConnections < 0 || cfg.IdleTimeout < 0 || cfg.BodyTimeout < 0 || cfg.MaxConnectionAge < 0 ||
-		cfg.Grace < 0 || cfg.MaxOutput < 0 || cfg.MaxOutputTotal < 0 || cfg.GatewayMemory < 0 {
+	if cfg.MaxConnections < 0 || cfg.KeepAlive < 0 || cfg.IdleTimeout < 0 || cfg.BodyTimeout < 0 ||
+		cfg.MaxConnectionAge < 0 || cfg.Grace < 0 || cfg.MaxOutput < 0 || cfg.MaxOutputTotal < 0 || cfg.GatewayMemory < 0 {
 		return nil, errors.New("reactor: a limit is negative")
 	}
 	if cfg.Log == nil {
@@ -81,15 +81,16 @@ func (s *Server) startLoops() (err error) {
 	if err != nil {
 		return err
 	}
+	var loops []accept.Loop
 	for _, g := range s.gnet {
 		l, err := newLoop(s, g)
 		if err != nil {
 			return err
 		}
-		s.loops = append(s.loops, l)
+		s.loops, loops = append(s.loops, l), append(loops, l)
 	}
 	s.acceptor = accept.New(accept.Config{
-		Loops: acceptLoops(s.loops), MaxConnections: s.cfg.MaxConnections, ProxyFrom: s.cfg.ProxyFrom,
+		Loops: loops, MaxConnections: s.cfg.MaxConnections, ProxyFrom: s.cfg.ProxyFrom, KeepAlive: s.cfg.KeepAlive,
 		Handshake: s.hooks.handshake, Alert: s.hooks.alert, Log: s.log,
 	})
 	// The engine never forgets a loop, and leaves deadlines to it. So it hears of them now, when
@@ -133,15 +134,6 @@ func newLoop(s *Server, g *gnetloop.Loop) (*loop, error) {
 	l.effects.fence.Store(relay.NoIndex)
 	l.alarm = clock.New(g.Wake, s.now)
 	return l, nil
-}
-
-// acceptLoops are the loops as the acceptor sees them.
-func acceptLoops(loops []*loop) []accept.Loop {
-	all := make([]accept.Loop, len(loops))
-	for i, l := range loops {
-		all[i] = l
-	}
-	return all
 }
 
 // endLoops ends gnet's loops, and frees what the server has.

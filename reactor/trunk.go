@@ -108,6 +108,9 @@ func (s *Server) takeDescriptor(c net.Conn) (fd int, err error) {
 	if closed := raw.Control(func(old uintptr) { fd, err = s.acceptor.Duplicate(int(old)) }); closed != nil {
 		return -1, closed
 	}
+	if err == nil {
+		s.acceptor.KeepAlive(fd)
+	}
 	return fd, err
 }
 

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"trellis/reactor/internal/link"
 	"trellis/reactor/internal/relay"
 	"trellis/reactor/internal/trunk"
@@ -219,6 +221,22 @@ func TestATrunkBringsItemsHoweverTheyAreCut(t *testing.T) {
 }
 
 // What was read too early is the trunk's, wherever it is.
+func TestTheOtherEndOfATrunkIsAskedWhetherItIsThere(t *testing.T) {
+	t.Parallel()
+	ts, _ := serveStopped(t, "unix", hooks{}, nil, func(c *Config) { c.KeepAlive = time.Minute })
+	e := new(recordedEnd)
+	p := ts.layTest(false, e, nil)
+	p.send(p.frames(toLeader[0]))
+	ts.until("the trunk is there", func() bool { return e.count() == 1 })
+	ts.on(func() {
+		for name, want := range map[int]int{unix.TCP_KEEPINTVL: 10, unix.TCP_KEEPCNT: 3} {
+			if n, err := unix.GetsockoptInt(e.trunk.FD(), unix.IPPROTO_TCP, name); err != nil || n != want {
+				t.Errorf("option %d is %d, %v, want %d", name, n, err, want)
+			}
+		}
+	})
+}
+
 func TestWhatCameBeforeTheTrunkBelongsToIt(t *testing.T) {
 	t.Parallel()
 	secured(t, func(t *testing.T, secure bool) {

@@ -305,6 +305,7 @@ func reactorConfig(opt *options.Options, log *slog.Logger) reactor.Config {
 
 		ProxyFrom:        opt.ProxyFrom,
 		MaxConnections:   opt.MaxConnections,
+		KeepAlive:        opt.KeepAlive,
 		IdleTimeout:      opt.IdleTimeout,
 		BodyTimeout:      opt.BodyTimeout,
 		MaxConnectionAge: opt.MaxConnectionAge,

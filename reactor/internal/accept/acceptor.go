@@ -44,6 +44,7 @@ type Loop interface {
 type Config struct {
 	Loops          []Loop
 	MaxConnections int            // how many places there are
+	KeepAlive      time.Duration  // after how long a silence over TCP the other end is asked; 0: the listener's timings
 	ProxyFrom      []netip.Prefix // the addresses of proxies that may connect to a Proxied listener
 	Handshake      time.Duration  // how long a handshake may take; 0 means 10 s
 	Alert          time.Duration  // how long a client may read why its handshake has failed; 0 means 1 s

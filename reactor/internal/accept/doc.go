@@ -12,8 +12,11 @@
 //
 // A connection costs as few system calls as can be, because many clients connect for a handful of commands: on Linux
 // accept4 here, and epoll_ctl where its loop registers it. One loop accepts for each listener, on its own goroutine,
-// and learns from its own poller that somebody has connected. Go's poller is not involved. TCP_NODELAY and SO_KEEPALIVE
-// are set on the listener where connections inherit them, and on connections that were there before.
+// and learns from its own poller that somebody has connected. Go's poller is not involved. TCP_NODELAY, SO_KEEPALIVE
+// and keep-alive's timings are set on the listener where connections inherit them, and on connections that were there
+// before. Over TCP, the other end is asked whether it is there after Config.KeepAlive without a word, and three times
+// within half of that again; then its connection ends, as it does when nobody acknowledges what was sent for one and a
+// half times that.
 //
 // When accepting fails for want of descriptors or memory, it pauses: for 5 ms at first, then twice as long each time up
 // to 1 s, or until the server closes a connection ([Acceptor.Freed]). A client that was not accepted waits in the

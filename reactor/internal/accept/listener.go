@@ -72,7 +72,7 @@ func (l *listener) setOptions() error {
 	case "unix":
 		return nil
 	case "tcp":
-		if e := l.raw.Control(func(fd uintptr) { l.options, err = prepareTCP(int(fd)) }); e != nil {
+		if e := l.raw.Control(func(fd uintptr) { l.options, err = prepareTCP(int(fd), l.acceptor.cfg.KeepAlive) }); e != nil {
 			return e
 		}
 		return os.NewSyscallError("setsockopt", err)
@@ -308,10 +308,7 @@ func (l *listener) acceptOne(socket int) (drained bool, err error) {
 		l.refuse(fd)
 		return false, nil
 	}
-	for _, o := range l.options {
-		// This fails for a connection that has ended, which is noticed when it is read.
-		_ = unix.SetsockoptInt(fd, o.level, o.name, o.value)
-	}
+	setOptions(fd, l.options)
 	if l.tls != nil || l.proxied {
 		a.handshakes.add(l, fd)
 		return false, nil

@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keepAlive are the options of a TCP socket that say how it is kept alive.
-var keepAlive = []int{keepIdle, unix.TCP_KEEPINTVL, unix.TCP_KEEPCNT}
+// keepAliveNames are the options of a TCP socket that say how it is kept alive.
+var keepAliveNames = []int{keepIdle, unix.TCP_KEEPINTVL, unix.TCP_KEEPCNT}
 
 func TestAcceptedSocketsHaveTheirListenersTimings(t *testing.T) {
 	t.Parallel()
 	timings := []int{77, 33, 5}
 	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		return raw.Control(func(fd uintptr) {
-			for i, name := range keepAlive {
+			for i, name := range keepAliveNames {
 				if err := unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, name, timings[i]); err != nil {
 					t.Error(err)
 				}
@@ -40,9 +40,9 @@ func TestAcceptedSocketsHaveTheirListenersTimings(t *testing.T) {
 		for i, o := range []option{
 			{level: unix.IPPROTO_TCP, name: unix.TCP_NODELAY},
 			{level: unix.SOL_SOCKET, name: unix.SO_KEEPALIVE},
-			{level: unix.IPPROTO_TCP, name: keepAlive[0]},
-			{level: unix.IPPROTO_TCP, name: keepAlive[1]},
-			{level: unix.IPPROTO_TCP, name: keepAlive[2]},
+			{level: unix.IPPROTO_TCP, name: keepAliveNames[0]},
+			{level: unix.IPPROTO_TCP, name: keepAliveNames[1]},
+			{level: unix.IPPROTO_TCP, name: keepAliveNames[2]},
 		} {
 			n, err := unix.GetsockoptInt(fd, o.level, o.name)
 			if err != nil {

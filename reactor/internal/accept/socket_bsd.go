@@ -5,6 +5,7 @@ package accept
 import (
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,11 +14,15 @@ import (
 // and options.
 const optionsInherited = false
 
-// prepareTCP returns the options that every connection is to have. Keep-alive's timings are the listener's.
-func prepareTCP(listener int) ([]option, error) {
+// prepareTCP returns the options that every connection is to have. After so long a silence the other end is asked; with
+// 0, keep-alive's timings are the listener's.
+func prepareTCP(listener int, silence time.Duration) ([]option, error) {
 	options := []option{
 		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
 		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+	}
+	if silence > 0 {
+		return append(options, keepAlive(silence)...), nil
 	}
 	for _, name := range []int{keepIdle, unix.TCP_KEEPINTVL, unix.TCP_KEEPCNT} {
 		value, err := unix.GetsockoptInt(listener, unix.IPPROTO_TCP, name)

@@ -2,6 +2,7 @@ package accept
 
 import (
 	"os"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -12,8 +13,8 @@ import (
 const optionsInherited = true
 
 // prepareTCP sets on a listening socket what is to hold for connections, and returns what has to be set on those that
-// are there already.
-func prepareTCP(listener int) ([]option, error) {
+// are there already. After so long a silence the other end is asked; 0 leaves that to the listener.
+func prepareTCP(listener int, silence time.Duration) ([]option, error) {
 	options := []option{
 		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
 		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
@@ -23,7 +24,9 @@ func prepareTCP(listener int) ([]option, error) {
 			return nil, err
 		}
 	}
-	return options, nil
+	timings := keepAlive(silence)
+	setOptions(listener, timings)
+	return append(options, timings...), nil
 }
 
 // acceptFD accepts a connection without waiting. Nobody asks for its address.

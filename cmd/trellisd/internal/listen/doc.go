@@ -2,7 +2,7 @@
 // UNIX sockets, and sockets that systemd opened and passed on.
 //
 // The rules are beanstalkd's where they are sound: plain TCP with address reuse,
-// keep-alive at the system's intervals and no delay; of a host with several
+// keep-alive and no delay, which the server sets; of a host with several
 // addresses the first that this machine has; a UNIX socket's mode follows the
 // umask, unless it is given; anything that is wrong with the activation's environment is
 // an error.

@@ -28,7 +28,7 @@ const (
 // socket of TCP or UNIX, are errors.
 //
 // The options of inherited sockets are left as they are; they are the unit
-// file's affair.
+// file's affair. Only of keep-alive's timings the server has its own.
 func Inherited() (plain, tls []net.Listener, err error) {
 	if active, err := activated(); !active || err != nil {
 		return nil, nil, err

@@ -59,8 +59,7 @@ func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 }
 
 func listenTCP(ctx context.Context, at netip.AddrPort) (net.Listener, error) {
-	// Connections take over the socket's timings of keep-alive, which are the
-	// system's: tens of thousands may be idle.
+	// What lc says of keep-alive counts for nobody: the server sets it on the socket.
 	var lc net.ListenConfig
 	// Clients speak plain TCP; a multipath socket would only be a layer between.
 	lc.SetMultipathTCP(false)

@@ -115,6 +115,7 @@ type Options struct {
 
 	MaxMemory        int64         // bytes that jobs may take; 0: no limit; AutoMemory
 	MaxConnections   int           // 0: the reactor's default
+	KeepAlive        time.Duration // 0: the system's timings
 	IdleTimeout      time.Duration // 0: clients may be idle for ever
 	MaxConnectionAge time.Duration // 0: connections may have any age
 	BodyTimeout      time.Duration // 0: nothing of a body may come for ever

@@ -32,7 +32,7 @@ func defaults(change func(*Options)) *Options {
 		MaxKeyTTL:  604_800,
 
 		TLS:   TLS{MinVersion: tls.VersionTLS12},
-		Grace: 10 * time.Second,
+		Grace: 10 * time.Second, KeepAlive: 5 * time.Minute,
 	}
 	if change != nil {
 		change(opt)
@@ -78,6 +78,8 @@ func TestParseReadsEveryFlagInEveryForm(t *testing.T) {
 			o.Listen = []string{"::1", "unix:/a,b", "localhost:99"}
 		}},
 		{"--max-connection-age=3600", func(o *Options) { o.MaxConnectionAge = time.Hour }},
+		{"--keepalive=90s", func(o *Options) { o.KeepAlive = 90 * time.Second }},
+		{"--keepalive=0", func(o *Options) { o.KeepAlive = 0 }},
 		{"--grace=0", func(o *Options) { o.Grace = 0 }},
 		{"--stop-delay=15", func(o *Options) { o.StopDelay = 15 * time.Second }},
 		{"-l|-x", func(o *Options) { o.Listen = []string{"-x"} }},

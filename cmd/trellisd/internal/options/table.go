@@ -466,6 +466,15 @@ container) if that is less.`,
 notice. The default is the limit on descriptors (which is raised to the hard
 limit), less 128 or a quarter, whichever is less.`,
 	}, {
+		name: "keepalive", value: "TIME", def: "5m", setting: wait(&o.KeepAlive, "keepalive"),
+		help: "ask after so long a silence whether a client is there",
+		manual: `Over TCP, the system asks the other end whether it is there when nothing has come
+for TIME, and three times within half of TIME again. Then it ends the connection,
+as when a client acknowledges nothing for one and a half times TIME, or, on Linux,
+takes nothing. So the jobs of a worker that has lost its power or its network are
+ready at once, and it is handed no other. 9h is the most. 0 leaves it to the
+system, which asks after two hours; see tcp(7).`,
+	}, {
 		name: "idle-timeout", value: "TIME", setting: wait(&o.IdleTimeout, "idle-timeout"),
 		help: "close clients that do nothing for so long (default: never)",
 		manual: `Close connections on which the client has neither sent nor taken a byte for

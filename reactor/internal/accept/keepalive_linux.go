@@ -1,0 +1,15 @@
+package accept
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const keepIdle = unix.TCP_KEEPIDLE
+
+// unacknowledged are the options with which a connection ends when what was sent is not acknowledged for so long, or
+// not taken.
+func unacknowledged(d time.Duration) []option {
+	return []option{{unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds())}}
+}

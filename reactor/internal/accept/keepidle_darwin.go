@@ -1,5 +1,0 @@
-package accept
-
-import "golang.org/x/sys/unix"
-
-const keepIdle = unix.TCP_KEEPALIVE
