@@ -60,7 +60,7 @@ func TestSettingsAreToldWithTheirDefaults(t *testing.T) {
 	r := newRig(t, writable)
 	const rest = `"retry-factor":2,"retry-max":3600,"retry-jitter":10,`
 	none := r.get(apiRoot + "/tubes/x%2Fy/settings").text
-	if want := `{"tube":"x/y","attempts":0,"dead":"","disconnects":0,"retry-min":0,` + rest + `"rate":0,"burst":0,"max-reserved":0,"expire":0,"paused":0}` + "\n"; none != want {
+	if want := `{"tube":"x/y","attempts":0,"dead":"","disconnects":0,"retry-min":0,` + rest + `"rate":0,"burst":0,"max-reserved":0,"expire":0,"paused":0,"linger":0}` + "\n"; none != want {
 		t.Errorf("%s, want %s", none, want)
 	}
 	if a := r.call("/tubes/x%2Fy/settings", `{"settings":["rate=10/60","max-reserved=4"]}`); a.StatusCode != http.StatusOK {

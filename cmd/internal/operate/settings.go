@@ -54,7 +54,7 @@ func InSeconds(pair string) (string, error) {
 	key, value, _ := strings.Cut(pair, "=")
 	before := ""
 	switch key {
-	case codec.KeyRetryMin.String(), codec.KeyRetryMax.String(), codec.KeyExpire.String():
+	case codec.KeyRetryMin.String(), codec.KeyRetryMax.String(), codec.KeyExpire.String(), codec.KeyLinger.String():
 	case codec.KeyRate.String():
 		count, per, _ := strings.Cut(value, "/")
 		before, value = count+"/", per
