@@ -36,14 +36,14 @@ packages = $(addprefix ./,$(addsuffix /...,$(1)))
 PROGRAMS = cmd bench
 PARTS    = reactor $(filter-out reactor $(PROGRAMS),$(DIRS))
 # With the race detector, everything takes some eight times as long: make test looks for races only where most goroutines
-# meet for what that costs, make race everywhere but in ALONE, whose tests have one goroutine each, but for those of engine
+# meet for what that costs, make race everywhere but in ALONE, whose tests have one goroutine each, but for those of shards
 # in CREWS.
 RACED    = binlog/replica binlog/replica/wire
-ALONE    = codec engine engine/internal/queue binlog/replica/entry binlog/replica/offline binlog/replica/snapshot
+ALONE    = codec engine engine/internal/shard engine/internal/queue binlog/replica/entry binlog/replica/offline binlog/replica/snapshot
 without  = $(filter-out $(addprefix trellis/,$(1)),$(shell $(GO) list $(call packages,$(PROGRAMS) $(PARTS))))
 # Tests of servers as processes. Those of faults and soak are for make proof alone.
 PROCESSES = cmd/trellisd $(addprefix cmd/trellisd/,process cluster crash)
-CREWS    = $(shell grep -lE 'newCrew|[.]Go.func|go func' engine/*_test.go)
+CREWS    = $(shell grep -lE 'newCrew|[.]Go.func|go func' engine/internal/shard/*_test.go)
 
 TARGETS  = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 freebsd/amd64 freebsd/arm64
 # What make proof builds for: every system, and a processor that tests do not run on. No file is for one processor alone.
@@ -147,7 +147,7 @@ race:
 	$(RACE) -tags proof $(call without,$(ALONE) $(PROCESSES))
 	$(RACE) $(addprefix ./,$(PROCESSES))
 	$(RACE) -tags proof -run DoNotNotice ./cmd/trellisd/faults
-	$(RACE) -tags proof -run "$$(.ci/tests-of $(CREWS))" ./engine
+	$(RACE) -tags proof -run "$$(.ci/tests-of $(CREWS))" ./engine/internal/shard
 
 fuzz:
 	@GO='$(GO)' .ci/fuzz $(FUZZTIME) $(DIRS)

@@ -5,6 +5,7 @@ import (
 
 	"trellis/codec"
 	"trellis/engine/internal/clock"
+	"trellis/engine/internal/shard"
 )
 
 // The commands that a busy server executes all the time allocate nothing once
@@ -116,7 +117,7 @@ func TestHotCommandsOnTubesDoNotAllocate(t *testing.T) {
 	c, producer, keeper := p.client(0), p.client(0), p.client(0)
 	keeper.must(&codec.Command{Op: codec.OpUse, Tube: []byte("a")}, "USING")
 	do := func(cmd codec.Command) func() { return func() { c.do(&cmd) } }
-	useA, useDefault := do(codec.Command{Op: codec.OpUse, Tube: []byte("a")}), do(codec.Command{Op: codec.OpUse, Tube: []byte(defaultTube)})
+	useA, useDefault := do(codec.Command{Op: codec.OpUse, Tube: []byte("a")}), do(codec.Command{Op: codec.OpUse, Tube: []byte(shard.DefaultTube)})
 	watch, ignore := do(codec.Command{Op: codec.OpWatch, Weight: 1, Tube: []byte("a")}), do(codec.Command{Op: codec.OpIgnore, Tube: []byte("a")})
 	timeout := codec.Command{Op: codec.OpReserveWithTimeout, Timeout: 1}
 	for name, op := range map[string]func(){

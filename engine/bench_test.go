@@ -13,6 +13,7 @@ import (
 
 	"trellis/codec"
 	"trellis/engine/internal/clock"
+	"trellis/engine/internal/shard"
 )
 
 // A plant is an engine under load: its clock goes on by a microsecond with every
@@ -348,7 +349,7 @@ func BenchmarkHandOver(b *testing.B) {
 			for i := range x.waiting {
 				other := p.client(0)
 				other.must(&codec.Command{Op: codec.OpWatch, Weight: 1, Tube: []byte(fmt.Sprint("tube", i))}, "WATCHING")
-				other.must(&codec.Command{Op: codec.OpIgnore, Tube: []byte(defaultTube)}, "WATCHING")
+				other.must(&codec.Command{Op: codec.OpIgnore, Tube: []byte(shard.DefaultTube)}, "WATCHING")
 				other.do(&codec.Command{Op: codec.OpReserveWithTimeout, Timeout: 1e9})
 			}
 			producer, worker := p.client(0), p.client(x.worker)
@@ -397,7 +398,7 @@ func BenchmarkParallelCycle(b *testing.B) {
 							tube := p.tubeIn(n % x.shards)
 							c.do(&codec.Command{Op: codec.OpUse, Tube: tube})
 							c.do(&codec.Command{Op: codec.OpWatch, Weight: 1, Tube: tube})
-							c.do(&codec.Command{Op: codec.OpIgnore, Tube: []byte(defaultTube)})
+							c.do(&codec.Command{Op: codec.OpIgnore, Tube: []byte(shard.DefaultTube)})
 						}
 						clients = append(clients, c)
 					}

@@ -10,7 +10,7 @@ import (
 // the right to see the whole server, its own only.
 func (s *Session) listAccounts(now Time, out *Output) Outcome {
 	all := s.loop.engine.Accounts()
-	if s.client.flags&restricted != 0 && s.wait.grant.rights&RightAdmin == 0 {
+	if s.client.Flags&restricted != 0 && s.wait.grant.rights&RightAdmin == 0 {
 		own := all[:0]
 		for i := range all {
 			if s.wait.grant.of == all[i].Name {

@@ -4,10 +4,11 @@ import (
 	"trellis/binlog/journal"
 	"trellis/codec"
 	"trellis/engine/internal/clock"
+	"trellis/engine/internal/shard"
 )
 
 // batching is a reserve-batch that has reserved jobs.
-type batching struct{ work }
+type batching struct{ shard.Work }
 
 // reserveBatch takes up to as many ready jobs as the command asks for, as that many
 // reserves in one moment would, or waits for the first one.
@@ -21,17 +22,17 @@ func (s *Session) reserveBatch(now Time, cmd *codec.Command, out *Output) Outcom
 
 func (s *Session) reserveUpTo(count int, now, until Time, out *Output) Outcome {
 	s.becomeWorker()
-	var q request
+	var q shard.Request
 	s.request(&q, now, until)
 	b, v, err := s.loop.tx.ReserveBatch(now, &q, count, out)
 	switch {
 	case err != nil:
 		out.Reply(codec.ReplyOutOfMemory)
 		return Done
-	case v == mustWait:
+	case v == shard.MustWait:
 		s.wait.batch = uint16(count)
 		return Wait
-	case v != gotJob:
+	case v != shard.GotJob:
 		s.timedOut(out, v, count)
 		return Done
 	}
@@ -45,7 +46,7 @@ func (s *Session) reserveUpTo(count int, now, until Time, out *Output) Outcome {
 // handedBatch goes on with a reserve-batch that has waited for the job with the given id. It returns false if
 // the session does not have that any more.
 func (s *Session) handedBatch(id uint64, pos journal.Pos, count int, now Time, out *Output) (outcome Outcome, ok bool) {
-	var q request
+	var q shard.Request
 	s.request(&q, now, now)
 	b := s.loop.tx.HandedBatch(now, &q, count, id, pos)
 	if b == nil {

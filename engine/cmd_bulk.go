@@ -5,11 +5,12 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/shard"
 )
 
 // bulk answers a command over many jobs of a tube, which b is to carry out, unless err says why there is
 // none. The reply is this word and how many jobs there were.
-func (s *Session) bulk(now Time, b *bulk, reply string, err error, out *Output) Outcome {
+func (s *Session) bulk(now Time, b *shard.Bulk, reply string, err error, out *Output) Outcome {
 	n, more := 0, false
 	if err == nil {
 		n, more, err = b.Turn(&s.loop.tx, now, out)
@@ -29,10 +30,10 @@ func (s *Session) bulk(now Time, b *bulk, reply string, err error, out *Output) 
 
 // bulking is a command over many jobs that is not finished.
 type bulking struct {
-	bulk
+	shard.Bulk
 	reply string
 }
 
 func (b *bulking) turn(s *Session, now Time, out *Output) Outcome {
-	return s.bulk(now, &b.bulk, b.reply, nil, out)
+	return s.bulk(now, &b.Bulk, b.reply, nil, out)
 }

@@ -187,14 +187,14 @@ func (s *Session) appendEntry(b []byte, f *entryForm, now Time) (_ []byte, pos j
 		b = append(appendQuoted(b, via), '\n')
 	}
 	key("tube")
-	b = append(append(b, s.client.tubeUsed()...), '\n')
+	b = append(append(b, s.client.TubeUsed()...), '\n')
 	key("watching")
 	b = append(b, '[')
-	for i := range min(s.client.watching(), f.most) {
+	for i := range min(s.client.Watching(), f.most) {
 		if i > 0 {
 			b = append(b, ", "...)
 		}
-		b = append(b, s.client.tubeWatched(i)...)
+		b = append(b, s.client.TubeWatched(i)...)
 	}
 	b = append(b, "]\n"...)
 	key("reserved-jobs")
@@ -206,12 +206,12 @@ func (s *Session) appendEntry(b []byte, f *entryForm, now Time) (_ []byte, pos j
 		b = strconv.AppendUint(b, jobs[i], 10)
 	}
 	b = append(b, "]\n"...)
-	flag("producer", s.client.flags&isProducer != 0)
-	flag("worker", s.client.flags&isWorker != 0)
+	flag("producer", s.client.Flags&isProducer != 0)
+	flag("worker", s.client.Flags&isWorker != 0)
 	flag("waiting", waiting)
 	key("name")
 	b = append(appendQuoted(b, s.name()), '\n')
-	number("watching-count", uint64(s.client.watching()))
+	number("watching-count", uint64(s.client.Watching()))
 	number("reserved-count", uint64(count))
 	var since Time
 	if waiting {
@@ -227,7 +227,7 @@ func (s *Session) appendEntry(b []byte, f *entryForm, now Time) (_ []byte, pos j
 
 // name is that of the client, "" for one that did not have to say who it is.
 func (s *Session) name() string {
-	if s.client.flags&restricted == 0 {
+	if s.client.Flags&restricted == 0 {
 		return ""
 	}
 	return s.wait.grant.name

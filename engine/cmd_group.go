@@ -11,7 +11,7 @@ import (
 // moment: the counts are what the group's jobs have come to by now.
 func (s *Session) statsGroup(name []byte, out *Output) {
 	l := s.loop
-	n := l.engine.groupNamed(string(name), out)
+	n := l.engine.GroupNamed(string(name), out)
 	if n == (stats.Group{}) {
 		out.Reply(codec.ReplyNotFound)
 		return

@@ -1,9 +1,12 @@
 package engine
 
-import "trellis/codec"
+import (
+	"trellis/codec"
+	"trellis/engine/internal/shard"
+)
 
 // listingJobs is a list-jobs: a survey, then the list in parts.
-type listingJobs struct{ *survey }
+type listingJobs struct{ *shard.Survey }
 
 // listJobs lists the first jobs of a tube in one state, or those behind the job with the
 // command's id.
@@ -22,12 +25,12 @@ func (li listingJobs) turn(s *Session, now Time, out *Output) Outcome {
 	if more {
 		return s.yield(li)
 	}
-	return (&listing{items: &jobItems{found: li.survey}, counted: &jobItems{found: li.survey}, pos: pos}).turn(s, now, out)
+	return (&listing{items: &jobItems{found: li.Survey}, counted: &jobItems{found: li.Survey}, pos: pos}).turn(s, now, out)
 }
 
 // jobItems are the jobs in a list.
 type jobItems struct {
-	found *survey
+	found *shard.Survey
 	at    int // the next one
 }
 

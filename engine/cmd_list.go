@@ -3,6 +3,7 @@ package engine
 import (
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/shard"
 )
 
 // A list can be much longer than what may lie ready for a client that does not take it. So
@@ -64,7 +65,7 @@ func (li *listing) turn(s *Session, _ Time, out *Output) Outcome {
 
 // listTubes lists the tubes that there are when it begins, as far as they are the client's.
 func (s *Session) listTubes(now Time, out *Output) Outcome {
-	name, count, bytes := s.loop.engine.tubeNames()
+	name, count, bytes := s.loop.engine.TubeNames()
 	items := tubeItems{name: name, count: count, permits: s.permits()}
 	counted := items
 	li := &listing{items: &items, size: bytes + count*itemExtra}
@@ -106,15 +107,15 @@ func (s *Session) listTubesWatched(now Time, out *Output) Outcome {
 // watchedNames are the names in a session's watch list, which does not change while
 // it is listed.
 type watchedNames struct {
-	client *client
+	client *shard.Client
 	at     int // the next one
 }
 
 func (w *watchedNames) next(b []byte) (_ []byte, ok bool) {
-	if w.at == w.client.watching() {
+	if w.at == w.client.Watching() {
 		return b, false
 	}
-	b = appendName(b, w.client.tubeWatched(w.at))
+	b = appendName(b, w.client.TubeWatched(w.at))
 	w.at++
 	return b, true
 }

@@ -5,6 +5,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/shard"
 )
 
 // movingJob is a move-job.
@@ -35,7 +36,7 @@ func (s *Session) moveTube(now Time, cmd *codec.Command, out *Output) Outcome {
 	if s.refuseToken(cmd.To, out) {
 		return Done
 	}
-	var b bulk
+	var b shard.Bulk
 	err := s.loop.tx.MoveJobs(now, &b, cmd.Tube, cmd.State, cmd.Bound, cmd.To, out)
 	return s.bulk(now, &b, "MOVED", err, out)
 }

@@ -1,6 +1,9 @@
 package engine
 
-import "trellis/codec"
+import (
+	"trellis/codec"
+	"trellis/engine/internal/shard"
+)
 
 func (s *Session) peek(now Time, id uint64, out *Output) {
 	out.Answer(s.loop.tx.Peek(now, id, out), "")
@@ -31,7 +34,7 @@ func (s *Session) peekTube(now Time, cmd *codec.Command, out *Output) Outcome {
 }
 
 // peekingReserved is a peek-tube of a tube's reserved jobs.
-type peekingReserved struct{ work }
+type peekingReserved struct{ shard.Work }
 
 func (p peekingReserved) turn(s *Session, now Time, out *Output) Outcome {
 	_, more, err := p.Turn(&s.loop.tx, now, out)

@@ -92,8 +92,8 @@ func (s *Session) discardIncoming(now Time) (done bool) {
 }
 
 func (s *Session) becomeProducer() {
-	if s.client.flags&isProducer == 0 {
-		s.client.flags |= isProducer
+	if s.client.Flags&isProducer == 0 {
+		s.client.Flags |= isProducer
 		s.loop.counts.producers.Add(1)
 	}
 }

@@ -1,19 +1,22 @@
 package engine
 
-import "trellis/codec"
+import (
+	"trellis/codec"
+	"trellis/engine/internal/shard"
+)
 
 // reserve takes the first ready job of all watched tubes, or that of the tube which the
 // session's weights choose, or waits until the given time for one.
 func (s *Session) reserve(now, until Time, out *Output) Outcome {
 	s.becomeWorker()
-	var q request
+	var q shard.Request
 	s.request(&q, now, until)
 	v, err := s.loop.tx.Reserve(now, &q, out)
 	switch {
-	case v == mustWait:
+	case v == shard.MustWait:
 		s.wait.batch = 0
 		return Wait
-	case v != gotJob:
+	case v != shard.GotJob:
 		s.timedOut(out, v, 0)
 	case err != nil:
 		out.Answer(err, "")
@@ -22,19 +25,19 @@ func (s *Session) reserve(now, until Time, out *Output) Outcome {
 }
 
 // request makes q, which is zero, what the session reserves by.
-func (s *Session) request(q *request, now, until Time) {
+func (s *Session) request(q *shard.Request, now, until Time) {
 	q.Client, q.Until = &s.client, until
-	q.Informed, q.Aged = s.client.flags&isInformed != 0, s.client.flags&isAged != 0
-	if s.client.flags&isWeighted != 0 {
+	q.Informed, q.Aged = s.client.Flags&isInformed != 0, s.client.Flags&isAged != 0
+	if s.client.Flags&isWeighted != 0 {
 		q.Weights = s.loop.weights[s]
 	}
-	if s.client.flags&halfClosed != 0 {
+	if s.client.Flags&halfClosed != 0 {
 		q.Until = now
 	}
 }
 
 func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome {
-	works, err := s.loop.tx.ReserveJob(now, cmd.ID, &s.client, s.client.flags&isInformed != 0, out)
+	works, err := s.loop.tx.ReserveJob(now, cmd.ID, &s.client, s.client.Flags&isInformed != 0, out)
 	if works {
 		s.becomeWorker()
 	}
@@ -42,8 +45,8 @@ func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome 
 }
 
 func (s *Session) becomeWorker() {
-	if s.client.flags&isWorker == 0 {
-		s.client.flags |= isWorker
+	if s.client.Flags&isWorker == 0 {
+		s.client.Flags |= isWorker
 		s.loop.counts.workers.Add(1)
 	}
 }

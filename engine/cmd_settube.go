@@ -7,6 +7,7 @@ import (
 	"trellis/binlog/journal"
 	"trellis/codec"
 	"trellis/engine/internal/settings"
+	"trellis/engine/internal/shard"
 )
 
 // setTube is a set-tube or a set-dlq.
@@ -21,7 +22,7 @@ func (s *Session) setTube(now Time, cmd *codec.Command, out *Output) Outcome {
 	if s.refuseToken(cmd.Tube, out) || s.refuseToken(cmd.To, out) {
 		return Done
 	}
-	if e := s.loop.engine; !e.recordsAll() || cmd.Pairs.Values[codec.KeyLinger] != 0 && !e.recordsLinger() {
+	if e := s.loop.engine; !e.RecordsAll() || cmd.Pairs.Values[codec.KeyLinger] != 0 && !e.RecordsLinger() {
 		out.Reply(codec.ReplyOutOfMemory)
 		return Done
 	}
@@ -55,7 +56,7 @@ func (x *setTube) turn(s *Session, now Time, out *Output) Outcome {
 }
 
 // outlasting is a set-tube by which jobs linger from now on: it puts on record what is reserved.
-type outlasting struct{ work }
+type outlasting struct{ shard.Work }
 
 func (o *outlasting) turn(s *Session, now Time, out *Output) Outcome {
 	if _, more, _ := o.Turn(&s.loop.tx, now, out); more {
@@ -101,7 +102,7 @@ func (s *Session) listDeadLetters(now Time, out *Output) Outcome {
 }
 
 func (s *Session) listAllSettings(now Time, show func(*yaml, *journal.Setting), out *Output) Outcome {
-	list, pos := s.loop.engine.allSettings()
+	list, pos := s.loop.engine.AllSettings()
 	return s.list(now, list, pos, show, out)
 }
 

@@ -1,6 +1,9 @@
 package engine
 
-import "trellis/codec"
+import (
+	"trellis/codec"
+	"trellis/engine/internal/shard"
+)
 
 // touch starts the time to run of a reserved job anew.
 func (s *Session) touch(now Time, id uint64, out *Output) {
@@ -9,7 +12,7 @@ func (s *Session) touch(now Time, id uint64, out *Output) {
 }
 
 // touchingAll is a touch-all: it touches what the session has reserved when it begins.
-type touchingAll struct{ work }
+type touchingAll struct{ shard.Work }
 
 func (s *Session) touchAll(now Time, out *Output) Outcome {
 	return touchingAll{s.loop.tx.TouchAll(now, &s.client, out)}.turn(s, now, out)

@@ -82,7 +82,7 @@ const (
 func (s *Session) listTubeStats(now Time, cmd *codec.Command, out *Output) Outcome {
 	li := &listingTubes{after: string(cmd.Tube), most: int(cmd.Bound), found: cmd.Bound == 0}
 	if !li.found {
-		name, count, _ := s.loop.engine.tubeNames()
+		name, count, _ := s.loop.engine.TubeNames()
 		li.all = tubeItems{name: name, count: count, permits: s.permits()}
 	}
 	return li.turn(s, now, out)

@@ -3,7 +3,7 @@ package engine
 import "trellis/codec"
 
 func (s *Session) use(now Time, name []byte, out *Output) {
-	if s.client.tubeUsed() != string(name) {
+	if s.client.TubeUsed() != string(name) {
 		if s.refuseToken(name, out) {
 			return
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"trellis/codec"
+	"trellis/engine/internal/shard"
 )
 
 // watch has the session watch a tube, or gives one that it watches another weight.
@@ -17,7 +18,7 @@ func (s *Session) watch(now Time, name []byte, weight uint16, out *Output) {
 		return
 	}
 	s.setWeight(i, weight)
-	out.Buf = codec.AppendWatching(out.Buf, uint64(s.client.watching()))
+	out.Buf = codec.AppendWatching(out.Buf, uint64(s.client.Watching()))
 }
 
 // ignore takes a tube off the watch list. The last entry takes its place.
@@ -27,35 +28,35 @@ func (s *Session) ignore(now Time, name []byte, out *Output) {
 		out.Reply(codec.ReplyNotIgnored)
 		return
 	}
-	if i >= 0 && s.client.flags&hasWeights != 0 {
+	if i >= 0 && s.client.Flags&hasWeights != 0 {
 		s.loop.weights[s].Remove(i)
 	}
-	out.Buf = codec.AppendWatching(out.Buf, uint64(s.client.watching()))
+	out.Buf = codec.AppendWatching(out.Buf, uint64(s.client.Watching()))
 }
 
 // setWeight gives the watched tube i, which may be a new one, a weight.
 func (s *Session) setWeight(i int, weight uint16) {
-	if s.client.flags&hasWeights == 0 && weight == 1 {
+	if s.client.Flags&hasWeights == 0 && weight == 1 {
 		return // as all others have
 	}
 	s.ownWeights().Set(i, weight)
 }
 
 // ownWeights returns the session's weights, which it makes if need be.
-func (s *Session) ownWeights() *weights {
-	if s.client.flags&hasWeights != 0 {
+func (s *Session) ownWeights() *shard.Weights {
+	if s.client.Flags&hasWeights != 0 {
 		return s.loop.weights[s]
 	}
-	w := weightsOf(slices.Repeat([]uint16{1}, s.client.watching()), s.id)
+	w := shard.WeightsOf(slices.Repeat([]uint16{1}, s.client.Watching()), s.id)
 	s.loop.weigh(s, w)
-	s.client.flags |= hasWeights
+	s.client.Flags |= hasWeights
 	return w
 }
 
 // weigh notes the weights of a session.
-func (l *Loop) weigh(s *Session, w *weights) {
+func (l *Loop) weigh(s *Session, w *shard.Weights) {
 	if l.weights == nil {
-		l.weights = make(map[*Session]*weights)
+		l.weights = make(map[*Session]*shard.Weights)
 	}
 	l.weights[s] = w
 }

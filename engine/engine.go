@@ -7,13 +7,14 @@ import (
 	"sync/atomic"
 
 	"trellis/engine/internal/ids"
+	"trellis/engine/internal/shard"
 )
 
 const defaultShards = ids.MaxShards
 
 // Engine is a whole queue server without its connections. Make one with [New].
 type Engine struct {
-	shared
+	shard.Shards
 	config   Config // with all that was left out; the shards know the journal
 	roll     roll
 	draining atomic.Bool
@@ -39,8 +40,8 @@ func New(cfg Config) *Engine {
 		cfg.seed = maphash.MakeSeed()
 	}
 	e := &Engine{config: cfg}
-	e.shared.init(n, cfg.seed, cfg.Limits, cfg.Stock, cfg.Accounts)
-	e.recordIn(cfg.Journal)
+	e.Shards.Init(n, cfg.seed, cfg.Limits, cfg.Stock, cfg.Accounts)
+	e.RecordIn(cfg.Journal)
 	e.ClockSet(cfg.Start)
 	return e
 }

@@ -9,7 +9,7 @@ package engine
 // A process may make as many engines, one after the other, as it likes: addresses that
 // were given back are used again.
 func (e *Engine) Discard() {
-	e.shared.Discard()
+	e.Shards.Discard()
 	e.roll.clear()
 	e.loopsMu.Lock()
 	e.loops = nil

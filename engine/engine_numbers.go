@@ -26,15 +26,15 @@ var (
 // member before are gone then. What that one had under way has to have ended before: no loop has
 // sessions of its numbers. Any goroutine may call it once the engine has loops.
 func (e *Engine) GiveNumbers(member, nonce uint64, n int) (given []uint32, pos journal.Pos, err error) {
-	if _, may := e.recordsHolds(); !may {
+	if _, may := e.RecordsHolds(); !may {
 		return nil, 0, ErrNoHolds
 	}
-	given, ended, pos, err := e.numbers.Give(member, nonce, n, e.recordNumbers)
+	given, ended, pos, err := e.LoopNumbers.Give(member, nonce, n, e.RecordNumbers)
 	if err != nil {
 		return nil, 0, err
 	}
 	e.endAbsent(ended, pos)
-	if b := e.barrierPos(); b != 0 {
+	if b := e.BarrierPos(); b != 0 {
 		pos = b // others may have given them to nobody any more
 	}
 	return given, pos, nil
@@ -45,26 +45,26 @@ func (e *Engine) GiveNumbers(member, nonce uint64, n int) (given []uint32, pos j
 // has one of them. There is nothing to be done, and pos is 0, if it was not given or is gone. Any
 // goroutine may call it once the engine has loops.
 func (e *Engine) EndNumber(number uint32) (pos journal.Pos, err error) {
-	if _, may := e.recordsHolds(); !may {
+	if _, may := e.RecordsHolds(); !may {
 		return 0, ErrNoHolds
 	}
-	ended, pos, err := e.numbers.End(number, e.recordNumbers)
+	ended, pos, err := e.LoopNumbers.End(number, e.RecordNumbers)
 	e.endAbsent(ended, pos)
 	return pos, err
 }
 
 // NumberPresent reports whether a loop has a session of a number on record, or has still something to do for
 // one that has ended. Any goroutine may call it.
-func (e *Engine) NumberPresent(number uint32) bool { return e.numbers.Present(number) }
+func (e *Engine) NumberPresent(number uint32) bool { return e.LoopNumbers.Present(number) }
 
 // NumberOf tells to which process of which member a loop's number was given. The nonce is 0 if it
 // was not, or is gone. Any goroutine may call it.
-func (e *Engine) NumberOf(number uint32) (member, nonce uint64) { return e.numbers.Of(number) }
+func (e *Engine) NumberOf(number uint32) (member, nonce uint64) { return e.LoopNumbers.Of(number) }
 
 // NumberGone reports whether a number was given and is gone. Any goroutine may call it, also while a follower is fed.
-func (e *Engine) NumberGone(number uint32) bool { return e.numbers.Gone(number) }
+func (e *Engine) NumberGone(number uint32) bool { return e.LoopNumbers.Gone(number) }
 
 // Numbers calls f for the numbers of loops that were given and are not gone, and then, with an
 // empty range, for the first that was never given. An error of f's ends it and is returned. Any
 // goroutine may call it, also while a follower is fed.
-func (e *Engine) Numbers(f func(*journal.Numbers) error) error { return e.numbers.Each(f) }
+func (e *Engine) Numbers(f func(*journal.Numbers) error) error { return e.LoopNumbers.Each(f) }

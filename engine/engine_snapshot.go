@@ -1,16 +1,19 @@
 package engine
 
-import "trellis/engine/stats"
+import (
+	"trellis/engine/internal/shard"
+	"trellis/engine/stats"
+)
 
 // Snapshot sums up what the server counts. Any goroutine may call it. It takes
 // one shard's lock at a time, each for a moment.
 func (e *Engine) Snapshot(now Time) *stats.Server {
-	var c tx
-	c.Begin(&e.shared, nil, nil)
+	var c shard.Tx
+	c.Begin(&e.Shards, nil, nil)
 	return e.snapshot(&c, now)
 }
 
-func (e *Engine) snapshot(c *tx, now Time) *stats.Server {
+func (e *Engine) snapshot(c *shard.Tx, now Time) *stats.Server {
 	s := c.AddTo(&stats.Server{Draining: e.draining.Load()}, now)
 	e.loopsMu.Lock()
 	defer e.loopsMu.Unlock()

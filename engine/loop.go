@@ -8,6 +8,7 @@ import (
 	"trellis/engine/internal/arena"
 	"trellis/engine/internal/fifo"
 	"trellis/engine/internal/queue"
+	"trellis/engine/internal/shard"
 )
 
 // A Carrier is a Waker that knows the connections of its loop's sessions. It is called on
@@ -39,7 +40,7 @@ type Loop struct {
 	engine *Engine
 	waker  Waker
 	peers  Carrier // the waker, if it is a Carrier; otherwise nil
-	tx     tx
+	tx     shard.Tx
 	budget int // what is left of this round, in units of cost
 
 	// What has had its share of this round. The rest waits for others, or for the next round.
@@ -77,7 +78,7 @@ type Loop struct {
 
 	stopping bool // the server ends: sessions that close have not failed at their jobs
 
-	weights map[*Session]*weights // of the sessions that have some
+	weights map[*Session]*shard.Weights // of the sessions that have some
 
 	number   uint32 // of the ids of sessions that are opened without one; 0 for none
 	sessions uint64 // that have had one of its ids
@@ -108,7 +109,7 @@ const (
 func (e *Engine) NewLoop(waker Waker) *Loop {
 	l := &Loop{engine: e, waker: waker, due: MaxTime, budget: roundBudget}
 	l.alarm.Store(int64(MaxTime))
-	l.tx.Begin(&e.shared, &l.budget, waker)
+	l.tx.Begin(&e.Shards, &l.budget, waker)
 	l.peers, _ = waker.(Carrier)
 	e.loopsMu.Lock()
 	defer e.loopsMu.Unlock()
@@ -119,7 +120,7 @@ func (e *Engine) NewLoop(waker Waker) *Loop {
 	for i := range e.config.Shards {
 		l := e.loops[i%len(e.loops)]
 		l.shards = append(l.shards, i)
-		e.alarmBy(i, l.request)
+		e.AlarmBy(i, l.request)
 	}
 	return l
 }
@@ -201,7 +202,7 @@ func (l *Loop) pending(now Time) bool {
 }
 
 // post tells the loop of a session that somebody with these locks has just claimed.
-func (l *Loop) post(s *Session, by *tx) {
+func (l *Loop) post(s *Session, by *shard.Tx) {
 	l.mail.mu.Lock()
 	l.mail.list = append(l.mail.list, s)
 	// A loop that is executing commands calls Next when it is done with them.

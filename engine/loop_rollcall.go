@@ -28,7 +28,7 @@ type span struct{ from, to int }
 // callRoll asks the loops of sessions to describe them. When they have, s is resumed with t.
 func (s *Session) callRoll(c *rollCall, t task) Outcome {
 	c.asker = s
-	if s.client.flags&restricted != 0 {
+	if s.client.Flags&restricted != 0 {
 		c.grant = s.wait.grant.Grant
 	}
 	c.texts = make([]span, len(c.sessions))
@@ -69,7 +69,7 @@ func (l *Loop) answerCall(now Time) {
 	if len(c.loops) > 0 {
 		c.loops = c.loops[1:]
 		c.goOn(l)
-	} else if c.asker.client.flags&isOpen != 0 {
+	} else if c.asker.client.Flags&isOpen != 0 {
 		l.turns.Push(c.asker)
 	}
 }
@@ -91,7 +91,7 @@ func (c *rollCall) visit(l *Loop, now Time) (done bool) {
 		}
 		n++
 		l.budget -= entryCost
-		if s.client.flags&isOpen == 0 || c.grant != nil && !c.grant.shows(s) {
+		if s.client.Flags&isOpen == 0 || c.grant != nil && !c.grant.shows(s) {
 			continue
 		}
 		if c.kicks {

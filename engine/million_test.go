@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"trellis/codec"
+	"trellis/engine/internal/shard"
 )
 
 // BenchmarkMillionSessions is the cost of a hand-over, and of a cycle by one
@@ -34,7 +35,7 @@ func BenchmarkMillionSessions(b *testing.B) {
 				}
 				out.Buf = out.Buf[:0]
 				s.Execute(l.now, &codec.Command{Op: codec.OpWatch, Weight: 1, Tube: names[i%tubes]}, &out)
-				s.Execute(l.now, &codec.Command{Op: codec.OpIgnore, Tube: []byte(defaultTube)}, &out)
+				s.Execute(l.now, &codec.Command{Op: codec.OpIgnore, Tube: []byte(shard.DefaultTube)}, &out)
 				if s.Execute(l.now, &codec.Command{Op: codec.OpReserveWithTimeout, Timeout: 1e9}, &out) != Wait {
 					b.Fatalf("%q", out.Buf)
 				}

@@ -4,6 +4,7 @@ import (
 	"trellis/binlog/journal"
 	"trellis/codec"
 	"trellis/engine/internal/queue"
+	"trellis/engine/internal/shard"
 )
 
 // Outcome says how a session goes on.
@@ -30,9 +31,9 @@ const (
 // The zero Session is ready for [Loop.Open].
 type Session struct {
 	loop     *Loop
-	client   client
-	wait     *wait     // made when a command, or a close, is not finished at once, or for a restricted session
-	incoming *incoming // the put whose body is arriving, or that waits for room in the journal, or nil
+	client   shard.Client
+	wait     *wait           // made when a command, or a close, is not finished at once, or for a restricted session
+	incoming *shard.Incoming // the put whose body is arriving, or that waits for room in the journal, or nil
 
 	id                uint64 // its place in lists of sessions
 	opened            Time
@@ -76,7 +77,7 @@ func (l *Loop) open(s *Session, mayDefault bool, now Time) bool {
 		*s = Session{}
 		return false
 	}
-	s.client.flags = isOpen
+	s.client.Flags = isOpen
 	l.tx.Arrive(now, &s.client, (*claimant)(s), mayDefault)
 	l.counts.opened.Add(1)
 	l.counts.sessions.Add(1)
@@ -91,7 +92,7 @@ func (s *Session) Received(n int) { s.bytesIn += uint64(n) }
 func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	s.counted(cmd, out)
 	var outcome Outcome
-	if s.client.flags&special == 0 {
+	if s.client.Flags&special == 0 {
 		outcome = s.execute(now, cmd, out)
 	} else {
 		var denied bool
@@ -105,18 +106,18 @@ func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 
 // executeSpecial is execute for a session that has one of the flags in special.
 func (s *Session) executeSpecial(now Time, cmd *codec.Command, out *Output) (outcome Outcome, denied bool) {
-	if s.client.flags&restricted != 0 {
+	if s.client.Flags&restricted != 0 {
 		if outcome, denied = s.restrict(now, cmd, out); denied {
 			return outcome, true
 		}
 	}
-	if s.client.flags&onRecord != 0 {
-		out.ExecutesFor(s.client.source())
+	if s.client.Flags&onRecord != 0 {
+		out.ExecutesFor(s.client.Source())
 	}
 	outcome = s.execute(now, cmd, out)
 	out.ExecutesFor(nil)
-	if s.client.flags&isAged != 0 {
-		s.client.flags &^= isAged
+	if s.client.Flags&isAged != 0 {
+		s.client.Flags &^= isAged
 		if outcome == Wait && s.wait.task == nil {
 			s.wait.hasLasted(now)
 		}
@@ -139,7 +140,7 @@ func (s *Session) counted(cmd *codec.Command, out *Output) {
 // executed notes how a command has ended, or that it has not.
 func (s *Session) executed(outcome Outcome, out *Output) {
 	if outcome == Wait {
-		s.client.flags |= isWaiting
+		s.client.Flags |= isWaiting
 		out.Waits()
 	}
 }
@@ -148,16 +149,16 @@ func (s *Session) executed(outcome Outcome, out *Output) {
 // session.
 func (s *Session) Resume(now Time, out *Output) Outcome {
 	out.ShowsState()
-	if s.client.flags&onRecord != 0 {
-		out.ExecutesFor(s.client.source())
+	if s.client.Flags&onRecord != 0 {
+		out.ExecutesFor(s.client.Source())
 	}
 	outcome := s.resume(now, out)
 	out.ExecutesFor(nil)
-	s.client.flags &^= isAged
+	s.client.Flags &^= isAged
 	if outcome == Wait {
 		out.Waits()
 	} else {
-		s.client.flags &^= isWaiting
+		s.client.Flags &^= isWaiting
 	}
 	return outcome
 }
@@ -174,11 +175,11 @@ func (s *Session) resume(now Time, out *Output) Outcome {
 // goOn prepares a session from its loop's queue for Resume, or goes on with closing it.
 // It returns false when Next is not to return the session.
 func (s *Session) goOn(now Time) bool {
-	if s.client.isClaimed() {
+	if s.client.IsClaimed() {
 		s.handed(now)
 	}
-	if s.client.flags&isOpen == 0 {
-		return s.finishClose(now) && s.client.flags&isGhost == 0
+	if s.client.Flags&isOpen == 0 {
+		return s.finishClose(now) && s.client.Flags&isGhost == 0
 	}
 	return true
 }
@@ -187,8 +188,8 @@ func (s *Session) goOn(now Time) bool {
 // is answered TIMED_OUT, and none will wait from now on. It returns Wait while a
 // command is not finished.
 func (s *Session) HalfClose(now Time, out *Output) Outcome {
-	s.client.flags |= halfClosed
-	if s.client.flags&isWaiting == 0 {
+	s.client.Flags |= halfClosed
+	if s.client.Flags&isWaiting == 0 {
 		return Done
 	}
 	return s.abort(now, out)
@@ -198,7 +199,7 @@ func (s *Session) HalfClose(now Time, out *Output) Outcome {
 // reserve that waits for a job is answered TIMED_OUT, unless somebody is handing a job over. It returns Wait while the
 // command is not finished.
 func (s *Session) Interrupt(now Time, out *Output) Outcome {
-	if s.client.flags&aborts == 0 {
+	if s.client.Flags&aborts == 0 {
 		return Wait
 	}
 	return s.abort(now, out)
@@ -209,10 +210,10 @@ func (s *Session) abort(now Time, out *Output) Outcome {
 	if !s.stopWaiting(now) {
 		return Wait
 	}
-	s.client.flags &^= isWaiting
+	s.client.Flags &^= isWaiting
 	out.ShowsState()
 	s.loop.tx.DependOnNone(&s.client, out)
-	s.timedOut(out, timedOut, int(s.wait.batch))
+	s.timedOut(out, shard.TimedOut, int(s.wait.batch))
 	return Done
 }
 
@@ -234,7 +235,7 @@ type wait struct {
 	id  uint64
 	pos journal.Pos // in the journal that the reply depends on
 	// How the wait ended, when not by a job; gotJob while it has not.
-	verdict   verdict
+	verdict   shard.Verdict
 	batch     uint16 // jobs that the reserve asks for, if it is a reserve-batch; 0 if it is not
 	putDenied bool   // it has no right to the put whose body is arriving, and is discarded
 }

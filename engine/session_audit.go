@@ -12,7 +12,7 @@ func (s *Session) deedOf(cmd *codec.Command) Deed {
 	d := Deed{Client: s.name(), Op: commandOf(cmd.Op), from: s}
 	switch d.Op {
 	case codec.OpPut, codec.OpKick, codec.OpPeekReady, codec.OpPeekDelayed, codec.OpPeekBuried:
-		d.Tube = s.client.tubeUsed()
+		d.Tube = s.client.TubeUsed()
 	case codec.OpUse, codec.OpWatch, codec.OpStatsTube, codec.OpListJobs, codec.OpPeekTube, codec.OpPauseTube,
 		codec.OpFlushTube, codec.OpDeleteTubeJobs, codec.OpKickTube, codec.OpListSettings:
 		d.Tube = nameInDeed(cmd.Tube)

@@ -1,5 +1,7 @@
 package engine
 
+import "trellis/engine/internal/shard"
+
 // Stop tells the loop that the server is about to end, and closes sessions for no other reason. So
 // what their clients hold has not failed.
 func (l *Loop) Stop() { l.stopping = true }
@@ -8,26 +10,26 @@ func (l *Loop) Stop() { l.stopping = true }
 // It reports whether that is done. When it is much, or a job is on its way, Next goes on
 // with it, and returns the session a last time when it is done.
 func (s *Session) Close(now Time) (done bool) {
-	if s.client.flags&isOpen == 0 {
-		return s.client.flags&isClosing == 0
+	if s.client.Flags&isOpen == 0 {
+		return s.client.Flags&isClosing == 0
 	}
-	s.client.flags ^= isOpen | isClosing
+	s.client.Flags ^= isOpen | isClosing
 	if s.wait != nil && s.wait.task != nil {
 		s.tellUnfinished()
 	}
 	l := s.loop
 	l.engine.roll.remove(s)
 	l.counts.sessions.Add(-1)
-	if s.client.flags&restricted != 0 {
+	if s.client.Flags&restricted != 0 {
 		s.wait.grant.account.EndConnection()
 	}
-	if s.client.flags&isProducer != 0 {
+	if s.client.Flags&isProducer != 0 {
 		l.counts.producers.Add(-1)
 	}
-	if s.client.flags&isWorker != 0 {
+	if s.client.Flags&isWorker != 0 {
 		l.counts.workers.Add(-1)
 	}
-	if !s.stopWaiting(now) && s.client.isClaimed() {
+	if !s.stopWaiting(now) && s.client.IsClaimed() {
 		return false // a job is on its way: Next finishes what is left
 	}
 	return s.finishClose(now)
@@ -36,7 +38,7 @@ func (s *Session) Close(now Time) (done bool) {
 // finishClose undoes all that others can see of a closed session, as far as the round's
 // budget goes; Next goes on with the rest.
 func (s *Session) finishClose(now Time) (done bool) {
-	if s.client.flags&isClosing == 0 {
+	if s.client.Flags&isClosing == 0 {
 		return false // it had left already: it stood in the loop's queue twice
 	}
 	l := s.loop
@@ -48,7 +50,7 @@ func (s *Session) finishClose(now Time) (done bool) {
 		l.turns.Push(s)
 		return false
 	}
-	s.client.flags &^= isClosing
+	s.client.Flags &^= isClosing
 	s.wait = nil
 	delete(l.weights, s)
 	return true
@@ -56,21 +58,21 @@ func (s *Session) finishClose(now Time) (done bool) {
 
 // recordedID is the session's id if it is on record, 0 if it is not.
 func (s *Session) recordedID() uint64 {
-	if s.client.flags&onRecord == 0 {
+	if s.client.Flags&onRecord == 0 {
 		return 0
 	}
 	return s.id
 }
 
 // departure is how the client of a closed session has left.
-func (s *Session) departure() departure {
+func (s *Session) departure() shard.Departure {
 	switch {
-	case s.client.flags&parts != 0:
-		return isParted
-	case s.client.flags&saidQuit != 0:
-		return hasQuit
+	case s.client.Flags&parts != 0:
+		return shard.IsParted
+	case s.client.Flags&saidQuit != 0:
+		return shard.HasQuit
 	case s.loop.stopping:
-		return serverStops
+		return shard.ServerStops
 	}
-	return isCutOff
+	return shard.IsCutOff
 }

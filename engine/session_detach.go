@@ -1,5 +1,7 @@
 package engine
 
+import "trellis/engine/internal/shard"
+
 // A Detached is a session without an engine: what its client has asked for. It has no job. With it
 // the client goes on in another engine that has the same jobs, and notices nothing.
 type Detached struct {
@@ -9,7 +11,7 @@ type Detached struct {
 	used              string
 	watched           []string
 	flags             uint16
-	weights           *weights // of a session that has some
+	weights           *shard.Weights // of a session that has some
 	opened            Time
 	commands          uint64
 	bytesIn, bytesOut uint64
@@ -21,9 +23,9 @@ type Detached struct {
 
 	again task // a command that waits for room in the journal, and is to be executed again; nil without one
 
-	incoming  *incoming // a put whose body is arriving, or nil
-	putDenied bool      // the client has no right to the put whose body is arriving
-	arrived   []byte    // of that body; nothing if it is discarded
+	incoming  *shard.Incoming // a put whose body is arriving, or nil
+	putDenied bool            // the client has no right to the put whose body is arriving
+	arrived   []byte          // of that body; nothing if it is discarded
 }
 
 // carried are the flags that a session keeps. The others say what it has in the engine.
@@ -47,7 +49,7 @@ func (d *Detached) Size() int { return len(d.arrived) }
 // session as it is, if the client has a job, or has had a part of a command executed whose rest
 // is to come, or is on record: it cannot go on.
 func (s *Session) Detach() (d *Detached, ok bool) {
-	return s.detachIf(s.client.flags&onRecord == 0 && !s.Begun() && !s.holds())
+	return s.detachIf(s.client.Flags&onRecord == 0 && !s.Begun() && !s.holds())
 }
 
 // Begun reports whether the session waits in a command of which a part may have been executed.
@@ -72,7 +74,7 @@ func (ending) turn(s *Session, now Time, out *Output) Outcome { return s.putEnd(
 // DetachRecorded is Detach for a session on record, which goes on with all that it holds, and with a job that was
 // handed over to it.
 func (s *Session) DetachRecorded() (d *Detached, ok bool) {
-	if s.client.flags&onRecord == 0 || s.Begun() {
+	if s.client.Flags&onRecord == 0 || s.Begun() {
 		return nil, false
 	}
 	handed := s.handedOver()
@@ -102,19 +104,19 @@ func (s *Session) detachIf(can bool) (d *Detached, ok bool) {
 func (s *Session) detached() *Detached {
 	w := s.wait
 	d := &Detached{
-		used: s.client.tubeUsed(), flags: s.client.flags & carried, weights: s.loop.weights[s],
+		used: s.client.TubeUsed(), flags: s.client.Flags & carried, weights: s.loop.weights[s],
 		opened: s.opened, commands: s.commands, bytesIn: s.bytesIn, bytesOut: s.bytesOut,
 	}
-	if s.client.flags&onRecord != 0 {
-		d.id, d.offset = s.id, s.client.source().Offset
+	if s.client.Flags&onRecord != 0 {
+		d.id, d.offset = s.id, s.client.Source().Offset
 	}
-	for i := range s.client.watching() {
-		d.watched = append(d.watched, s.client.tubeWatched(i))
+	for i := range s.client.Watching() {
+		d.watched = append(d.watched, s.client.TubeWatched(i))
 	}
-	if s.client.flags&restricted != 0 {
+	if s.client.Flags&restricted != 0 {
 		d.grant, d.putDenied = w.grant.Grant, w.putDenied
 	}
-	if s.client.flags&(isWaiting|isAged) != 0 {
+	if s.client.Flags&(isWaiting|isAged) != 0 {
 		d.until, d.since, d.batch = w.until, w.since, w.batch
 	}
 	if w != nil && w.task != nil {
@@ -172,7 +174,7 @@ func (l *Loop) restore(s *Session, d *Detached, by, now Time) {
 	}
 	s.commands = d.commands
 	s.bytesIn, s.bytesOut = s.bytesIn+d.bytesIn, d.bytesOut
-	s.client.flags |= d.flags &^ (isProducer | isWorker)
+	s.client.Flags |= d.flags &^ (isProducer | isWorker)
 	if d.weights != nil {
 		l.weigh(s, d.weights)
 	}
@@ -183,10 +185,10 @@ func (l *Loop) restore(s *Session, d *Detached, by, now Time) {
 		s.becomeWorker()
 	}
 	l.tx.GoBackTo(now, &s.client, d.used, d.watched)
-	if s.client.flags&isWaiting != 0 {
+	if s.client.Flags&isWaiting != 0 {
 		w := s.waiter()
 		w.until, w.since, w.batch = d.until, d.since+by, d.batch
-		s.client.flags |= isAged
+		s.client.Flags |= isAged
 		if w.until != MaxTime {
 			w.until += by
 		}
@@ -201,18 +203,18 @@ func (l *Loop) restore(s *Session, d *Detached, by, now Time) {
 		s.incoming = l.tx.AttachPut(now, &s.client, d.incoming, d.arrived)
 	}
 	if d.again != nil {
-		s.client.flags |= isWaiting
+		s.client.Flags |= isWaiting
 		s.waiter().task = d.again
 	}
 	if d.flags&isAged != 0 {
 		s.waiter().since = d.since + by
 	}
-	if s.client.flags&onRecord != 0 {
+	if s.client.Flags&onRecord != 0 {
 		s.executes(d.offset, true)
 	}
 	if d.age > 0 {
 		s.waiter().since = now - d.age
-		s.client.flags |= isAged
+		s.client.Flags |= isAged
 	}
 }
 

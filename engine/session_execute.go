@@ -53,7 +53,7 @@ func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	case codec.OpListTubes:
 		return s.listTubes(now, out)
 	case codec.OpListTubeUsed:
-		out.Buf = codec.AppendUsing(out.Buf, s.client.tubeUsed())
+		out.Buf = codec.AppendUsing(out.Buf, s.client.TubeUsed())
 	case codec.OpListTubesWatched:
 		return s.listTubesWatched(now, out)
 	case codec.OpStats:
@@ -63,7 +63,7 @@ func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	case codec.OpStatsTube:
 		s.statsTube(now, cmd.Tube, out)
 	case codec.OpQuit:
-		s.client.flags |= saidQuit
+		s.client.Flags |= saidQuit
 		return Quit
 	case codec.OpCapabilities:
 		s.capabilities(out)

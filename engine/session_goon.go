@@ -6,6 +6,7 @@ import (
 
 	"trellis/codec"
 	"trellis/engine/internal/clock"
+	"trellis/engine/internal/shard"
 )
 
 // Interests are what a client has asked for in its session, besides jobs.
@@ -60,7 +61,7 @@ func Absent(id uint64, g *Grant, x Interests, age Time) (*Detached, error) {
 		d.flags |= aborts
 	}
 	if x.Weights != nil {
-		d.weights = weightsOf(x.Weights, id)
+		d.weights = shard.WeightsOf(x.Weights, id)
 		d.weights.BeFair(x.Mode == codec.WeightedFair)
 		d.flags |= hasWeights
 		for _, w := range x.Weights {

@@ -6,6 +6,7 @@ import (
 
 	"trellis/codec"
 	"trellis/engine/account"
+	"trellis/engine/internal/shard"
 )
 
 // Rights are what a client may do with the jobs of its tubes.
@@ -127,7 +128,7 @@ func (g *Grant) permitsGroup(name []byte) bool { return name == nil || g.permits
 // the same name, unless it may administer the server. What others use and watch is no
 // reason: a connection that idles uses default, whoever it belongs to.
 func (g *Grant) shows(s *Session) bool {
-	return g.rights&RightAdmin != 0 || s.client.flags&restricted != 0 && s.wait.grant.name == g.name
+	return g.rights&RightAdmin != 0 || s.client.Flags&restricted != 0 && s.wait.grant.name == g.name
 }
 
 // OpenGranted starts a session as [Loop.Open] does, which may do what g says. If the
@@ -142,11 +143,11 @@ func (l *Loop) OpenGranted(s *Session, g *Grant, now Time) bool {
 // openGranted is OpenGranted. A client that goes on had its connection before, and keeps it: meanwhile others may have
 // come, or the account may have got fewer.
 func (l *Loop) openGranted(s *Session, g *Grant, goesOn bool, now Time) error {
-	account := l.engine.accountNamed(g.of)
+	account := l.engine.AccountNamed(g.of)
 	if !account.Connect(goesOn) {
 		return ErrConnections
 	}
-	if !l.open(s, g.permits(defaultTube), now) {
+	if !l.open(s, g.permits(shard.DefaultTube), now) {
 		account.EndConnection()
 		return ErrSessionID
 	}
@@ -154,13 +155,13 @@ func (l *Loop) openGranted(s *Session, g *Grant, goesOn bool, now Time) error {
 	if account != nil {
 		s.wait.grant = &grantee{g, account}
 	}
-	s.client.flags |= restricted
+	s.client.Flags |= restricted
 	return nil
 }
 
 // permits returns a function that reports whether a tube is the client's, nil if all are.
 func (s *Session) permits() func(tube string) bool {
-	if s.client.flags&restricted == 0 {
+	if s.client.Flags&restricted == 0 {
 		return nil
 	}
 	return s.wait.grant.permits
@@ -169,14 +170,14 @@ func (s *Session) permits() func(tube string) bool {
 // Rate bounds how many commands of the session are to be executed, together with those of
 // others. It is nil where there is no bound.
 func (s *Session) Rate() *account.Rate {
-	if s.client.flags&restricted == 0 {
+	if s.client.Flags&restricted == 0 {
 		return nil
 	}
 	return s.wait.grant.account.Rate()
 }
 
 // RateOf is what bounds the commands of a grant's clients, nil where there is no bound.
-func (l *Loop) RateOf(g *Grant) *account.Rate { return l.engine.accountNamed(g.of).Rate() }
+func (l *Loop) RateOf(g *Grant) *account.Rate { return l.engine.AccountNamed(g.of).Rate() }
 
 // restrict looks at a command of a restricted session before it is executed. If it is not
 // to be, it answers it.
@@ -186,7 +187,7 @@ func (s *Session) restrict(now Time, cmd *codec.Command, out *Output) (outcome O
 	}
 	if tube := s.hidden(now, cmd); tube != "" {
 		s.tellDenied(cmd, tube, codec.ReplyNotFound)
-		s.loop.engine.notFound(out)
+		s.loop.engine.NotFound(out)
 		out.Reply(codec.ReplyNotFound)
 		return Done, true
 	}
@@ -198,7 +199,7 @@ func (s *Session) restrict(now Time, cmd *codec.Command, out *Output) (outcome O
 func (s *Session) mayExecute(cmd *codec.Command) bool {
 	g := s.wait.grant
 	has := func(r Rights) bool { return g.rights&r != 0 }
-	usesOwn := s.client.tubeUsed() != defaultTube || g.permits(defaultTube)
+	usesOwn := s.client.TubeUsed() != shard.DefaultTube || g.permits(shard.DefaultTube)
 	switch cmd.Op {
 	case codec.OpPut, codec.OpPutBegin:
 		return has(RightPut) && usesOwn &&
@@ -297,5 +298,5 @@ func (s *Session) hidden(now Time, cmd *codec.Command) string {
 
 // onlyWorks reports whether the session may change no jobs but those that it has reserved.
 func (s *Session) onlyWorks() bool {
-	return s.client.flags&restricted != 0 && s.wait.grant.rights&RightManage == 0
+	return s.client.Flags&restricted != 0 && s.wait.grant.rights&RightManage == 0
 }

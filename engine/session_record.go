@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/shard"
 )
 
 // ErrConnections: the client's account has as many connections as it may have.
@@ -21,27 +22,27 @@ func (l *Loop) OpenAs(s *Session, id uint64, g *Grant, now Time) error {
 
 // openAs is OpenAs, also for a session that was absent if it goes on again.
 func (l *Loop) openAs(s *Session, id uint64, g *Grant, again bool, now Time) (err error) {
-	var held *reservationSet
-	records, may := l.engine.recordsHolds()
+	var held *shard.ReservationSet
+	records, may := l.engine.RecordsHolds()
 	if records {
 		if !may {
 			return ErrNoHolds
 		}
-		if held, err = l.engine.numbers.Enter(id, again); err != nil {
+		if held, err = l.engine.LoopNumbers.Enter(id, again); err != nil {
 			return err
 		}
 	}
 	if err := l.openUnder(s, id, g, again, now); err != nil {
 		if records {
-			l.engine.numbers.Leave(id, held)
+			l.engine.LoopNumbers.Leave(id, held)
 		}
 		return err
 	}
 	if !records {
 		return nil
 	}
-	s.client.flags |= onRecord
-	if s.client.goOnRecord(id, held); held != nil {
+	s.client.Flags |= onRecord
+	if s.client.GoOnRecord(id, held); held != nil {
 		s.becomeWorker()
 	}
 	return nil
@@ -78,10 +79,10 @@ func (l *Loop) openUnder(s *Session, id uint64, g *Grant, goesOn bool, now Time)
 // bytes than room has, from which they are taken, or this server was replaced.
 func (s *Session) Record(room *atomic.Int64, now Time) bool {
 	e := s.loop.engine
-	if s.client.flags&onRecord != 0 {
+	if s.client.Flags&onRecord != 0 {
 		return true
 	}
-	if _, may := e.recordsHolds(); !may || journal.NumberOf(s.id) == 0 && s.loop.number == 0 {
+	if _, may := e.RecordsHolds(); !may || journal.NumberOf(s.id) == 0 && s.loop.number == 0 {
 		return false
 	}
 	if journal.NumberOf(s.id) == 0 {
@@ -92,14 +93,14 @@ func (s *Session) Record(room *atomic.Int64, now Time) bool {
 	if !s.loop.tx.RecordAll(now, &s.client, s.id, room) {
 		return false
 	}
-	s.client.flags |= onRecord
+	s.client.Flags |= onRecord
 	return true
 }
 
 // CommandEnds says where in the input of a session that is on record the command ends that is
 // executed next. It only grows.
 func (s *Session) CommandEnds(offset uint64) {
-	if s.client.flags&onRecord != 0 {
+	if s.client.Flags&onRecord != 0 {
 		s.executes(offset, false)
 	}
 }
@@ -107,6 +108,6 @@ func (s *Session) CommandEnds(offset uint64) {
 // executes says where in the input of a session on record the command ends that is executed next, or, if records name
 // it, was executed last.
 func (s *Session) executes(offset uint64, recorded bool) {
-	by := s.client.source()
+	by := s.client.Source()
 	by.Offset, by.Recorded = offset, recorded
 }

@@ -6,12 +6,14 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
+
+	"trellis/engine/internal/shard"
 )
 
 // Whoever gives a session something more has to say what becomes of it in another engine.
 func TestAllOfASessionIsDetached(t *testing.T) {
 	var fields []string
-	for _, of := range []reflect.Type{reflect.TypeFor[Session](), reflect.TypeFor[client]()} {
+	for _, of := range []reflect.Type{reflect.TypeFor[Session](), reflect.TypeFor[shard.Client]()} {
 		for _, f := range reflect.VisibleFields(of) {
 			fields = append(fields, strings.ToLower(f.Name))
 		}

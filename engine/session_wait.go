@@ -3,6 +3,7 @@ package engine
 import (
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/shard"
 )
 
 // A session that finds no job waits: it stands in the queue of every tube that
@@ -15,8 +16,8 @@ type claimant Session
 func (x *claimant) Wait(until, soon, now Time) {
 	s := (*Session)(x)
 	w := s.waiter()
-	w.until, w.soon, w.verdict = until, soon, gotJob
-	if s.client.flags&(isAged|isWaiting) == 0 {
+	w.until, w.soon, w.verdict = until, soon, shard.GotJob
+	if s.client.Flags&(isAged|isWaiting) == 0 {
 		w.since = now // otherwise it is the same wait as before
 	}
 	s.loop.counts.waiting.Add(1)
@@ -24,10 +25,10 @@ func (x *claimant) Wait(until, soon, now Time) {
 }
 
 // Client implements waiter.
-func (x *claimant) Client() *client { return &x.client }
+func (x *claimant) Client() *shard.Client { return &x.client }
 
 // Deliver implements waiter.
-func (x *claimant) Deliver(by *tx, id uint64, pos journal.Pos) {
+func (x *claimant) Deliver(by *shard.Tx, id uint64, pos journal.Pos) {
 	x.loop.counts.waiting.Add(-1)
 	x.wait.id, x.wait.pos = id, pos
 	x.loop.post((*Session)(x), by)
@@ -38,7 +39,7 @@ func (x *claimant) Left() (account string, untold uint64) {
 	if x.wait != nil {
 		untold = x.wait.id
 	}
-	if x.client.flags&restricted != 0 {
+	if x.client.Flags&restricted != 0 {
 		account = x.wait.grant.of
 	}
 	return account, untold
@@ -46,7 +47,7 @@ func (x *claimant) Left() (account string, untold uint64) {
 
 // Adopts implements waiter.
 func (x *claimant) Adopts(tube, account string) bool {
-	if x.client.flags&restricted == 0 {
+	if x.client.Flags&restricted == 0 {
 		return true
 	}
 	g := x.wait.grant
@@ -109,9 +110,9 @@ func (w *wait) Expire(at int64) (done bool) {
 	if !s.stopWaiting(now) {
 		return true
 	}
-	w.verdict = timedOut
+	w.verdict = shard.TimedOut
 	if w.soon <= now {
-		w.verdict = deadlineSoon
+		w.verdict = shard.DeadlineSoon
 	}
 	s.loop.turns.Push(s)
 	return true
@@ -121,8 +122,8 @@ func (w *wait) Expire(at int64) (done bool) {
 // that ended it has gone.
 func (s *Session) endWait(now Time, out *Output) Outcome {
 	w := s.wait
-	if v := w.verdict; v != gotJob {
-		w.verdict = gotJob
+	if v := w.verdict; v != shard.GotJob {
+		w.verdict = shard.GotJob
 		s.loop.tx.DependOnNone(&s.client, out)
 		s.timedOut(out, v, int(w.batch))
 		return Done
@@ -133,7 +134,7 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 			if outcome, ok := s.handedBatch(id, w.pos, int(w.batch), now, out); ok {
 				return outcome
 			}
-		} else if s.loop.tx.Handed(now, id, &s.client, w.pos, s.client.flags&isInformed != 0, out) {
+		} else if s.loop.tx.Handed(now, id, &s.client, w.pos, s.client.Flags&isInformed != 0, out) {
 			return Done
 		}
 	}
@@ -146,7 +147,7 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 	} else {
 		outcome = s.reserve(now, w.until, out)
 	}
-	s.client.flags &^= isAged
+	s.client.Flags &^= isAged
 	if w.task != nil {
 		w.since = since
 	}
@@ -155,9 +156,9 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 
 // timedOut appends the reply to a reserve that has found no job in the watched tubes. Batch
 // is not 0 for a reserve-batch.
-func (s *Session) timedOut(out *Output, v verdict, batch int) {
+func (s *Session) timedOut(out *Output, v shard.Verdict, batch int) {
 	switch {
-	case v == deadlineSoon:
+	case v == shard.DeadlineSoon:
 		out.Reply(codec.ReplyDeadlineSoon)
 	case batch > 0:
 		out.Buf = codec.AppendCount(out.Buf, "RESERVED_BATCH", 0)

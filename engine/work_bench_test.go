@@ -12,6 +12,7 @@ import (
 	"trellis/codec"
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/fifo"
+	"trellis/engine/internal/shard"
 )
 
 // putTagged puts a job with tags, in a batch of its own, and returns its id.
@@ -199,7 +200,7 @@ func BenchmarkMaxReserved(b *testing.B) {
 	p := newPlant(b, 1)
 	l := p.loops[0]
 	producer := p.client(0)
-	producer.set(defaultTube, "", codec.KeyMaxReserved, places)
+	producer.set(shard.DefaultTube, "", codec.KeyMaxReserved, places)
 	reserve := &codec.Command{Op: codec.OpReserve}
 	var working fifo.Queue[*plantClient]
 	for i := range workers {
@@ -337,7 +338,7 @@ func BenchmarkReserveAmongTubes(b *testing.B) {
 					c.put(0, 0)
 				}
 			}
-			c.must(&codec.Command{Op: codec.OpIgnore, Tube: []byte(defaultTube)}, "WATCHING")
+			c.must(&codec.Command{Op: codec.OpIgnore, Tube: []byte(shard.DefaultTube)}, "WATCHING")
 			b.ReportAllocs()
 			for b.Loop() {
 				id := c.reserve()

@@ -1,0 +1,260 @@
+package shard
+
+import (
+	"errors"
+
+	"trellis/binlog/journal"
+	"trellis/codec"
+	"trellis/engine/internal/clock"
+	"trellis/engine/internal/reply"
+	"trellis/engine/internal/sliceheap"
+)
+
+// maxBatchBytes bounds the bodies in the reply to a reserve-batch, but for the first.
+const maxBatchBytes = 8 << 20
+
+// A batch is the jobs that a reserve-batch has reserved. The reply says first how many
+// they are, so it is put together before any of it is sent; small bodies are copied a
+// few at a time.
+type batch struct {
+	of       *Client
+	informed bool // the client is told more of each job
+
+	most  int
+	jobs  []batchJob
+	bytes int // of their bodies
+	pos   journal.Pos
+	whole bool // no job may be left out
+
+	looked int    // jobs whose bodies were copied, or will be pinned
+	data   []byte // the lines and bodies of small jobs
+	small  int    // how many jobs are in data
+	large  []largeJob
+}
+
+type batchJob struct {
+	shard *shard
+	id    uint64
+}
+
+// A largeJob stands behind data[:at]. Its body is pinned, and sent from where it lies, when
+// the reply is whole.
+type largeJob struct {
+	batchJob
+	at   int
+	line []byte // that comes before the body
+	body reply.Body
+}
+
+// A choice is the tubes from which a reserve-batch may take jobs, all of whose shards are locked.
+type choice interface {
+	// next is the tube from which the next job is to be taken, nil if there is none.
+	next() *tube
+	// taken puts things right after the first job of that tube was taken.
+	taken()
+}
+
+// take reserves jobs of the watched tubes, whose shards are locked, as that many reserves would.
+func (b *batch) take(c *Tx, q *Request) error {
+	c.spend(len(q.Client.watched) / watchesPerCost)
+	var tubes choice
+	if q.Weights != nil {
+		tubes = q.Weights.choice(q.Client.watched)
+	} else {
+		tubes = mostUrgent(q.Client.watched)
+	}
+	for len(b.jobs) < b.most {
+		t := tubes.next()
+		if t == nil {
+			break
+		}
+		sh := t.shard
+		r := t.candidate()
+		j := sh.job(r)
+		if len(b.jobs) > 0 && b.bytes+int(j.size) > maxBatchBytes {
+			break
+		}
+		pos := sh.dependsOn(j.at())
+		held, err := sh.reserve(q.Client.set(), r, j)
+		if err != nil {
+			return err
+		}
+		b.pos = max(b.pos, pos, held)
+		b.bytes += int(j.size)
+		b.jobs = append(b.jobs, batchJob{sh, j.ID})
+		c.spend(1)
+		tubes.taken()
+	}
+	return nil
+}
+
+// ReserveBatch reserves up to so many jobs for the client of q, as that many reserves in one moment would, and returns
+// what puts the reply together. If there is none, it does what Reserve does then.
+func (c *Tx) ReserveBatch(now clock.Time, q *Request, most int, out *reply.Output) (Work, Verdict, error) {
+	b := &batch{of: q.Client, informed: q.Informed, most: most}
+	set := q.Client.watchedShards | q.Client.reserved.set()
+	c.lockAll(set, now)
+	v, err := GotJob, b.take(c, q)
+	switch {
+	case len(b.jobs) > 0:
+		err = nil // without memory there are fewer
+	case err == nil:
+		v = c.waitOr(now, q, out)
+	}
+	c.unlockAll(set)
+	return b, v, err
+}
+
+// HandedBatch is ReserveBatch, and begins with the job of that id, for which the client of q has waited, and which the
+// reply depends on pos. It returns nil if the client does not have the job any more.
+func (c *Tx) HandedBatch(now clock.Time, q *Request, most int, id uint64, pos journal.Pos) Work {
+	sh, _, j := c.shared.lockJob(c, id, now)
+	if sh == nil {
+		return nil
+	}
+	has, size := sh.reservedBy(q.Client.reserved, j), int(j.size)
+	sh.unlock(c)
+	if !has {
+		return nil
+	}
+	b := &batch{of: q.Client, informed: q.Informed, most: most, jobs: []batchJob{{sh, id}}, bytes: size, pos: pos}
+	c.lockAll(q.Client.watchedShards, now)
+	_ = b.take(c, q) // without memory there are fewer
+	c.unlockAll(q.Client.watchedShards)
+	return b
+}
+
+// RepeatBatch returns what puts together the reply to a reserve-batch again that has reserved these jobs, as far as the
+// client has them still; nil if it has none. The reply is the same if it has all and is not told more of them: then
+// none may be left out any more, as the client may have a part of it.
+func (c *Tx) RepeatBatch(now clock.Time, cl *Client, ids []uint64, informed bool) (rest Work, same bool) {
+	b := &batch{of: cl, informed: informed}
+	for _, id := range ids {
+		if sh, _, j := c.shared.lockJob(c, id, now); sh != nil {
+			if sh.reservedBy(cl.reserved, j) {
+				b.jobs = append(b.jobs, batchJob{sh, id})
+			}
+			sh.unlock(c)
+		}
+		c.spend(1)
+	}
+	if len(b.jobs) == 0 {
+		return nil, false
+	}
+	b.whole = !informed && len(b.jobs) == len(ids)
+	return b, b.whole
+}
+
+// errGone: a job of which the client may have been told is not there any more.
+var errGone = errors.New("a job of a batch has gone")
+
+// batchSlice is how many bytes of bodies are copied before others have their turn.
+const batchSlice = 128 << 10
+
+// Turn implements work. It puts a part of the reply together, and appends it when it is whole. A job that has gone
+// meanwhile is left out; it is an error if none may be.
+func (b *batch) Turn(c *Tx, now clock.Time, out *reply.Output) (n int, more bool, err error) {
+	copied := 0
+	for ; b.looked < len(b.jobs) && copied < batchSlice; b.looked++ {
+		copied += b.copyJob(c, now, b.jobs[b.looked])
+	}
+	c.spend(copied >> 10)
+	if b.looked < len(b.jobs) {
+		return 0, true, nil
+	}
+	b.pinLarge(c, now)
+	if n = b.small + len(b.large); b.whole && n < len(b.jobs) {
+		for i := range b.large {
+			b.large[i].body.Release()
+		}
+		return 0, false, errGone
+	}
+	b.appendTo(out)
+	return n, false, nil
+}
+
+// copyJob appends a job to the data, or notes where it belongs if its body is large.
+func (b *batch) copyJob(c *Tx, now clock.Time, x batchJob) (bytes int) {
+	sh := x.shard
+	sh.lock(c, now)
+	defer sh.unlock(c)
+	switch _, j := sh.find(x.id); {
+	case j == nil || !sh.reservedBy(b.of.reserved, j):
+	case j.size >= pinnedSize:
+		b.large = append(b.large, largeJob{batchJob: x, at: len(b.data)})
+	default:
+		b.data = sh.appendReservedLine(b.data, j, b.informed)
+		b.data = append(b.data, sh.body(j)...)
+		b.data = append(b.data, "\r\n"...)
+		b.small++
+		return int(j.size)
+	}
+	return 0
+}
+
+// pinLarge pins the bodies of large jobs. Those that have gone meanwhile are left out.
+func (b *batch) pinLarge(c *Tx, now clock.Time) {
+	held := b.large[:0]
+	for _, x := range b.large {
+		sh := x.shard
+		sh.lock(c, now)
+		if _, j := sh.find(x.id); j != nil && sh.reservedBy(b.of.reserved, j) {
+			x.line = sh.appendReservedLine(nil, j, b.informed)
+			x.body = sh.pin(j, 0)
+			held = append(held, x)
+		}
+		sh.unlock(c)
+	}
+	b.large = held
+}
+
+func (b *batch) appendTo(out *reply.Output) {
+	out.DependOn(b.pos)
+	out.Buf = codec.AppendCount(out.Buf, "RESERVED_BATCH", uint64(b.small+len(b.large)))
+	sent := 0
+	for _, x := range b.large {
+		out.Buf = append(out.Buf, b.data[sent:x.at]...)
+		sent = x.at
+		out.Buf = append(out.Buf, x.line...)
+		x.body.At = len(out.Buf)
+		out.Bodies = append(out.Bodies, x.body)
+		out.Buf = append(out.Buf, "\r\n"...)
+	}
+	out.Buf = append(out.Buf, b.data[sent:]...)
+}
+
+// firstJobs is a heap of tubes by their first ready jobs, the most urgent one first.
+type firstJobs struct{ tubes []*tube }
+
+// mostUrgent chooses the most urgent job each time.
+func mostUrgent(watched []subscription) *firstJobs {
+	f := new(firstJobs)
+	for i := range watched {
+		if t := watched[i].tube; t.candidate() != 0 {
+			f.tubes = append(f.tubes, t)
+			sliceheap.Up(f.tubes, sooner)
+		}
+	}
+	return f
+}
+
+func sooner(a, b **tube) bool { return (*a).firstJob().sooner((*b).firstJob()) }
+
+// firstJob is the tube's first ready job.
+func (t *tube) firstJob() *job { return t.shard.job(t.next()) }
+
+func (f *firstJobs) next() *tube {
+	if len(f.tubes) == 0 {
+		return nil
+	}
+	return f.tubes[0]
+}
+
+func (f *firstJobs) taken() {
+	if h := f.tubes; h[0].candidate() == 0 {
+		last := len(h) - 1
+		h[0], h[last] = h[last], nil
+		f.tubes = h[:last]
+	}
+	sliceheap.Down(f.tubes, sooner)
+}

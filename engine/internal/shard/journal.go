@@ -1,0 +1,250 @@
+package shard
+
+import (
+	"sync/atomic"
+
+	"trellis/binlog/journal"
+	"trellis/engine/internal/clock"
+	"trellis/engine/internal/reply"
+)
+
+// Journal makes changes outlive the process. The engine calls it under the lock
+// of the job's shard, so that a job's changes are on record in the order in
+// which they happened; only a job that nobody can know of yet may be put without
+// that lock. No method waits, for a disk or for anything else, or calls the
+// engine. An error means that nothing was recorded; the engine then changes
+// nothing either. After [journal.ErrRoom] somebody calls [Engine.Room] when trying
+// again makes sense. A binlog.Log is one.
+type Journal interface {
+	// Put records a new job.
+	Put(r *journal.Record) (journal.Ticket, error)
+	// Update records a job's changed state. It ignores what never changes.
+	Update(r *journal.Record) (journal.Pos, error)
+	// Delete records the end of a job or a tombstone. A full disk is no reason for it to
+	// fail.
+	Delete(id uint64, former journal.Former) (journal.Pos, error)
+	// Move records all of a job again, so that the former record is no longer needed.
+	Move(r *journal.Record, former journal.Former) (journal.Ticket, error)
+	// Replace records all of a job again because it goes to another tube, and needs
+	// room as Put does; or it records that the job is deleted and leaves a tombstone, for
+	// which it needs no more room than Delete.
+	Replace(r *journal.Record, former journal.Former) (journal.Ticket, error)
+	// Set records a tube's setting, which replaces the one of before, or its end. It is called under the lock
+	// of the tube's shard.
+	Set(s *journal.Setting) (journal.Pos, error)
+	// Committed is the position up to which the record is safe.
+	Committed() journal.Pos
+	// Counters are for the command stats.
+	Counters() journal.Counters
+}
+
+// journalShard is what a shard knows of its records. The shard's lock guards all of
+// it but lastEnd.
+type journalShard struct {
+	record    journal.Record // to be filled for one call
+	latest    mark           // the last record of the shard
+	pending   mark           // an earlier latest: once its pos is committed, so is all that was recorded before its at
+	committed clock.Time     // what was recorded before this is committed
+
+	// lastEnd is the position behind the shard's last record of a job's end or
+	// change: a reply that something is not there may depend on it. Written under
+	// the shard's lock, read by anybody.
+	lastEnd atomic.Uint64
+}
+
+type mark struct {
+	pos journal.Pos
+	at  clock.Time
+}
+
+func (sh *shard) journaled() bool { return sh.shared.cfg.Journal != nil }
+
+// recorded notes that the shard has something on record up to pos.
+func (sh *shard) recorded(pos journal.Pos) {
+	sh.journal.latest = mark{max(sh.journal.latest.pos, pos), sh.now}
+}
+
+// dependsOn is the position in the journal on which a reply depends that shows a job which
+// became ready at since, or 0 when its record is committed for certain. A job is seldom handed out
+// before that, and then waits for no more than the commit that is under way.
+func (sh *shard) dependsOn(since clock.Time) journal.Pos {
+	log, s := sh.shared.cfg.Journal, &sh.journal
+	if log == nil || since < s.committed {
+		return 0
+	}
+	if log.Committed() >= s.pending.pos {
+		s.committed, s.pending = s.pending.at, s.latest
+		if since < s.committed {
+			return 0
+		}
+	}
+	return s.latest.pos
+}
+
+// dependsOnEnds is the position on which a reply depends that says that something is not
+// in the shard: whatever made it so is recorded before. Any goroutine may call it.
+func (sh *shard) dependsOnEnds() journal.Pos { return journal.Pos(sh.journal.lastEnd.Load()) }
+
+// record records a change of a job that has not been made yet: the first one puts the
+// job on record.
+func (sh *shard) record(j *job, ch *change, out *reply.Output) error {
+	log := sh.shared.cfg.Journal
+	switch {
+	case log == nil:
+		return nil
+	case j.state == unqueued:
+		r := sh.describe(j, ch)
+		if by := out.Source(); by != nil {
+			r.Origin = by.Origin()
+		}
+		ticket, err := log.Put(r)
+		if err != nil {
+			return err
+		}
+		sh.recordedPut(j, ticket, out)
+		return nil
+	}
+	r := sh.describe(j, ch)
+	if by := out.Source(); by != nil {
+		r.Origin = by.Origin()
+	}
+	if ch.to == reserved && sh.shared.holds != nil && sh.shared.holds.RecordsHolds() {
+		r.State = journal.Stays
+	}
+	pos, err := log.Update(r)
+	if err != nil {
+		return err
+	}
+	sh.recordedEnd(pos, out)
+	return nil
+}
+
+// recordedPut notes that a job's first record was written.
+func (sh *shard) recordedPut(j *job, t journal.Ticket, out *reply.Output) {
+	j.segment = t.Segment
+	sh.recorded(t.Pos)
+	out.Recorded(t.Pos)
+}
+
+// recordedEnd notes a record by which a job, or its state, has come to an end.
+func (sh *shard) recordedEnd(pos journal.Pos, out *reply.Output) {
+	sh.recorded(pos)
+	sh.journal.lastEnd.Store(uint64(pos))
+	out.Recorded(pos)
+}
+
+// former is the last full record of a job or tombstone.
+func (sh *shard) former(j *job) journal.Former {
+	if j.flags == 0 {
+		return journal.Former{Segment: j.segment, Size: journal.Size(sh.tubes[j.tube].name, int(j.size)+int(j.optional))}
+	}
+	k := sh.keyedOf(j)
+	keys := k.keys()
+	if j.state == tombstone {
+		return journal.Former{Segment: j.segment, Size: journal.SizeOf(k.space.name, 0, &keys)}
+	}
+	name := sh.tubes[j.tube].name
+	return journal.Former{
+		Segment: j.segment, Size: journal.SizeOf(name, int(j.size)+int(j.optional), &keys),
+		Tombstone: journal.TombstoneSize(name, &keys),
+	}
+}
+
+func (sh *shard) recordDelete(j *job, out *reply.Output) error {
+	if !sh.journaled() {
+		return nil
+	}
+	var pos journal.Pos
+	var err error
+	if by := out.Source().Origin(); by == (journal.Origin{}) {
+		pos, err = sh.shared.cfg.Journal.Delete(j.ID, sh.former(j))
+	} else {
+		pos, err = sh.shared.holds.DeleteFor(j.ID, sh.former(j), by)
+	}
+	if err != nil {
+		return err
+	}
+	sh.recordedEnd(pos, out)
+	return nil
+}
+
+// Migrate records all of a job again if its last full record stands in the given
+// segment of the journal. It returns what [Journal.Move] does. Any goroutine may
+// call it.
+func (e *Shards) Migrate(id uint64, segment uint32) error {
+	p := e.ids.Get(id)
+	if p == 0 {
+		return nil
+	}
+	sh := e.shards[p.Shard()]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	_, j := sh.find(id)
+	if j == nil || j.segment != segment {
+		return nil
+	}
+	ch := sh.present(j)
+	r := sh.describe(j, &ch)
+	ticket, err := e.cfg.Journal.Move(r, sh.former(j))
+	if err != nil {
+		return err
+	}
+	j.onRecord(r, ticket.Segment)
+	sh.recorded(ticket.Pos)
+	if j.state == reserved && sh.tubes[j.tube].outlasts() {
+		sh.recordReserved(j, j.at(), ch.counters.reserves)
+	}
+	return nil
+}
+
+// wall is the time of the wall clock at t, in nanoseconds since 1970, as the
+// clock goes now.
+func (e *Shards) wall(t clock.Time) int64 { return e.start.Load() + int64(t) }
+
+// sinceStart is the reverse of wall.
+func (e *Shards) sinceStart(wall int64) clock.Time { return clock.Time(wall - e.start.Load()) }
+
+// recordTaken records that a delayed or buried job is about to be reserved: after a
+// restart it is ready, as every reserved job is. Where there is no disk space to record
+// that, it will be where it was, unless others follow the journal: they must not know
+// another state, and the command is refused.
+func (sh *shard) recordTaken(j *job, out *reply.Output) error {
+	if j.state == ready {
+		return nil
+	}
+	ch := sh.present(j)
+	ch.to = ready
+	ch.counters.reserves++
+	if err := sh.provide(j, &ch); err != nil {
+		return err // and the reservation would have failed for the same reason
+	}
+	return sh.record(j, &ch, out)
+}
+
+// Barrier is a further method of a [Journal] that other servers share, one of which may
+// take over. There the commit of a record proves that the record is safe; but a reply
+// that only shows state may come from a server that does not know yet that it was
+// replaced, and the state may be another one by now.
+type Barrier interface {
+	// Barrier returns a position that is committed only if this server was not
+	// replaced when Barrier was called, and only when all that was recorded before is
+	// committed. Like the methods of Journal it does not wait.
+	Barrier() journal.Pos
+}
+
+// BarrierPos returns a position in the journal that is committed only if this server was not replaced before. It is 0
+// if there is no such journal.
+func (e *Shards) BarrierPos() journal.Pos {
+	if e.barrier == nil {
+		return 0
+	}
+	return e.barrier.Barrier()
+}
+
+// JournalCounters are those of the journal, zero without one.
+func (e *Shards) JournalCounters() (n journal.Counters) {
+	if log := e.cfg.Journal; log != nil {
+		n = log.Counters()
+	}
+	return n
+}

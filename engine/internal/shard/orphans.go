@@ -1,0 +1,168 @@
+package shard
+
+import (
+	"slices"
+
+	"trellis/engine/internal/clock"
+	"trellis/engine/internal/reply"
+)
+
+// A job whose worker has lost its connection is an orphan, if the setting of its tube says that it lingers: it stays
+// reserved, by nobody, until its time to run ends, or until so many seconds later. Until then whoever may reserve in
+// its tube, and names it, is taken for its worker. Nothing that counts reserved jobs notices when one becomes an
+// orphan, or is adopted.
+
+// A Departure is how a client has left.
+type Departure uint8
+
+const (
+	IsCutOff    Departure = iota // its connection has ended
+	HasQuit                      // so it has said: what it has reserved is for others at once
+	ServerStops                  // the server ends it because it stops itself: nothing has failed
+	IsParted                     // its session may go on: what it has reserved stays its own
+)
+
+// cause is how reservations end with the client.
+func (how Departure) cause() cause {
+	if how == ServerStops {
+		return byStop
+	}
+	return byDisconnect
+}
+
+// orphans are what is reserved in a tube by nobody, by whose it was. The lock of the tube's shard guards them. The
+// set's only list is in the order in which reservations end: by their time to run, or before.
+type orphans struct {
+	ReservationSet
+	tube    *tube
+	account string    // its clients adopt them, and those of no account; "" for all clients
+	how     Departure // of their workers
+	end     bool      // all of them, now: the tube does not linger any more
+}
+
+// lingers reports whether jobs stay reserved when their workers lose their connections.
+func (t *tube) lingers() bool { return t.policy != nil && t.policy.Linger > 0 }
+
+// forsake ends the reservation of a client that has left, or makes an orphan of its job. The result is that of lapse.
+func (sh *shard) forsake(r ref, j *job, account string, how Departure) (taken *shard) {
+	t := sh.tubes[j.tube]
+	if how == HasQuit || !t.lingers() {
+		return sh.giveBack(r, j, how.cause())
+	}
+	o := t.orphansOf(account, how)
+	sh.hand(r, j, &o.oldest, min(j.at(), sh.now+clock.Seconds(t.policy.Linger)))
+	return nil
+}
+
+// orphansOf are those of the tube that come from there, to which others may be added.
+func (t *tube) orphansOf(account string, how Departure) *orphans {
+	for _, o := range t.orphans {
+		if o.account == account && o.how == how && !o.end {
+			return o
+		}
+	}
+	o := &orphans{tube: t, account: account, how: how}
+	o.nobody = o
+	t.shard.reservationsOf(&o.ReservationSet).timer.Owner = o
+	t.orphans = append(t.orphans, o)
+	return o
+}
+
+// hand has a reserved job be one of other reservations, which end at a time.
+func (sh *shard) hand(r ref, j *job, to *reservations, end clock.Time) {
+	o := sh.orphansWith(j)
+	sh.reservations[j.Next].jobs.Remove(sh.table, &j.Links)
+	o.forget()
+	j.Next = to.index
+	to.jobs.Push(sh.table, end.Key(), r, &j.Links)
+	sh.arm(&to.timer, to.deadline())
+}
+
+// Expire ends the reservations that are due.
+func (o *orphans) Expire(now int64) (done bool) {
+	h, sh := &o.oldest, o.tube.shard
+	for h.jobs.Len() > 0 && (o.end || h.deadline() <= clock.Time(now)) {
+		if !sh.mayMove() {
+			return false
+		}
+		e := h.jobs.First()
+		j := sh.job(e.Ref)
+		var taken *shard
+		if at := j.at(); at <= clock.Time(now) && at.Key() == e.Key {
+			taken = sh.lapse(e.Ref, j, byTimeOut)
+		} else {
+			taken = sh.giveBack(e.Ref, j, o.how.cause())
+		}
+		if taken != nil {
+			return false // it ends a moment later
+		}
+	}
+	o.forget()
+	sh.arm(&h.timer, h.deadline())
+	return true
+}
+
+// endOrphans ends all orphans of a tube that does not linger any more, in turns.
+func (t *tube) endOrphans() {
+	for _, o := range slices.Clone(t.orphans) {
+		o.end = true
+		if !o.Expire(int64(t.shard.now)) {
+			t.shard.arm(&o.oldest.timer, t.shard.now+1)
+		}
+	}
+}
+
+// forget frees the list if none is left of the orphans. o may be nil.
+func (o *orphans) forget() {
+	if o == nil || o.oldest.jobs.Len() > 0 {
+		return
+	}
+	if i := slices.Index(o.tube.orphans, o); i >= 0 {
+		o.oldest.free()
+		o.tube.orphans = slices.Delete(o.tube.orphans, i, i+1)
+	}
+}
+
+// orphaned is how many orphans the tube has.
+func (t *tube) orphaned() (n int) {
+	for _, o := range t.orphans {
+		n += o.oldest.jobs.Len()
+	}
+	return n
+}
+
+// orphansWith are those of which a reserved job is one, nil for none.
+func (sh *shard) orphansWith(j *job) *orphans { return sh.reservations[j.Next].of.nobody }
+
+// worksOn reports whether a client is j's worker: it has reserved the job, or may adopt it.
+func (sh *shard) worksOn(cl *Client, j *job) bool {
+	return sh.reservedBy(cl.reserved, j) || j.state == reserved && sh.mayAdopt(cl, j)
+}
+
+// mayAdopt reports whether a reserved job is an orphan, and a client may be taken for its worker.
+func (sh *shard) mayAdopt(cl *Client, j *job) bool {
+	o := sh.orphansWith(j)
+	return o != nil && cl.watched[0].waiter.Adopts(o.tube.name, o.account)
+}
+
+// adopt makes an orphan the client's, and its time to run begins anew. That is on record if the client's
+// reservations are.
+func (sh *shard) adopt(cl *Client, r ref, j *job, reserves uint32, out *reply.Output) error {
+	to, end := sh.reservationsOf(cl.set()), sh.now+clock.Seconds(j.ttr)
+	if s := to.of.holder; s != nil {
+		pos, err := sh.recordHold(s, j, end, reserves, reserves == sh.counters.At(j.counters).reserves)
+		if err != nil {
+			return err
+		}
+		out.Recorded(pos)
+	} else if sh.tubes[j.tube].outlasts() {
+		out.DependOn(sh.recordReserved(j, end, reserves))
+	}
+	n := sh.counters.At(j.counters)
+	n.reserves = reserves
+	n.order = to.of.made
+	to.of.made++
+	j.At = int64(end)
+	sh.hand(r, j, to, end)
+	return nil
+}

@@ -1,0 +1,110 @@
+package shard
+
+import (
+	"errors"
+
+	"trellis/binlog/journal"
+	"trellis/engine/internal/clock"
+	"trellis/engine/internal/reply"
+	"trellis/engine/internal/settings"
+)
+
+var errTooManySettings = errors.New("there are as many settings of tubes as there may be")
+
+// A tube's setting says how its jobs are handed out, and what becomes of those that fail. It
+// belongs to the name of the tube: it lies in the shard in which a tube of that name lives,
+// whether there is one or not, and a tube refers to it while there is.
+
+// set records the setting of a tube, which the shard has, and puts it in force. out depends on the
+// record, or, if nothing changes, on what made it so.
+func (sh *shard) set(x *journal.Setting, out *reply.Output) error {
+	e := sh.shared
+	was := sh.setting(x.Tube)
+	if was.Policy == x.Policy {
+		out.DependOn(e.settings.Recorded())
+		return nil
+	}
+	fresh := was.IsDefault()
+	if fresh && !e.settings.MakeRoom() {
+		return errTooManySettings
+	}
+	var pos journal.Pos
+	if sh.journaled() {
+		var err error
+		recorded := *x
+		recorded.Origin = out.Source().Origin()
+		if pos, err = e.cfg.Journal.Set(&recorded); err != nil {
+			if fresh {
+				e.settings.Cancel()
+			}
+			return err
+		}
+		out.Recorded(pos)
+	}
+	e.settings.Keep(x, fresh, pos)
+	sh.putInForce(x)
+	return nil
+}
+
+// ChangeSetting changes the policy of the tubes of that name, as change says, and records that.
+func (c *Tx) ChangeSetting(now clock.Time, tube string, change func(*journal.Policy), out *reply.Output) error {
+	sh := c.shared.shardFor([]byte(tube))
+	sh.lock(c, now)
+	x := sh.setting(tube)
+	change(&x.Policy)
+	err := sh.set(&x, out)
+	sh.unlock(c)
+	return err
+}
+
+// SettingOf returns the setting of the tubes of that name, as a list of one or none, and what that depends on.
+func (c *Tx) SettingOf(now clock.Time, tube []byte) (list settings.Cursor, pos journal.Pos) {
+	sh := c.shared.shardFor(tube)
+	sh.lock(c, now)
+	x := sh.settings[string(tube)]
+	sh.unlock(c)
+	if x != nil {
+		list = settings.One(x)
+	}
+	return list, c.shared.settings.Recorded()
+}
+
+// AllSettings returns all settings by the names of their tubes, and what they depend on.
+func (e *Shards) AllSettings() (settings.Cursor, journal.Pos) { return e.settings.Snapshot() }
+
+// setting is that of a tube, the defaults if it has none.
+func (sh *shard) setting(tube string) journal.Setting {
+	if x := sh.settings[tube]; x != nil {
+		return *x
+	}
+	return journal.Setting{Tube: tube, Policy: journal.DefaultPolicy}
+}
+
+// putInForce gives a tube what its setting says.
+func (sh *shard) putInForce(x *journal.Setting) {
+	if !x.IsDefault() {
+		if sh.settings == nil {
+			sh.settings = make(map[string]*journal.Setting)
+		}
+		sh.settings[x.Tube] = x
+	} else {
+		delete(sh.settings, x.Tube)
+	}
+	if t := sh.byName[x.Tube]; t != nil {
+		t.policy = sh.policy(x.Tube)
+		t.classify()
+	}
+	sh.putLimitsInForce(x)
+	if t := sh.byName[x.Tube]; t != nil && !t.lingers() && !sh.still {
+		t.endOrphans()
+	}
+}
+
+// policy is what counts for a tube, nil if that is the default.
+func (sh *shard) policy(tube string) *journal.Policy {
+	x := sh.settings[tube]
+	if x == nil || sh.shared.cfg.Stock {
+		return nil
+	}
+	return &x.Policy
+}
