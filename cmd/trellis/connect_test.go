@@ -53,6 +53,8 @@ func TestTimeoutAndOutputHaveTheirDefaultsFromTheEnvironment(t *testing.T) {
 		{"TRELLIS_TIMEOUT=50ms", "stats -a " + mute, "silent for 50ms", exitUnreachable},
 		{"TRELLIS_TIMEOUT=1h", "stats --timeout 60ms -a " + mute, "silent for 60ms", exitUnreachable},
 		{"TRELLIS_TIMEOUT=5", "stats -a " + addr, "TRELLIS_TIMEOUT=5: ", exitUsage},
+		{"TRELLIS_TIMEOUT=0s", "console", "--timeout is to be above zero", exitUsage},
+		{"TRELLIS_TIMEOUT=x", "mcp", "TRELLIS_TIMEOUT=x: ", exitUsage},
 	} {
 		out, errs, status := trellisIn(t, []string{tt.env}, strings.Fields(tt.args)...)
 		if status != tt.status || !strings.Contains(out+errs, tt.want) {

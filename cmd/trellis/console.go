@@ -80,7 +80,7 @@ func (f *serverFlags) registerServers(flags *pflag.FlagSet, servers *[]string) {
 			"FILE behind it if it wants a token; may be given several times (default: that of -a)")
 	f.to.register(flags)
 	f.token.register(flags)
-	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "how long a server may keep silent")
+	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "how long a server may keep silent (TRELLIS_TIMEOUT)")
 }
 
 // ofServer comes between a server and the file with the token for it.
@@ -88,6 +88,9 @@ const ofServer = ",token-file="
 
 // consoles says which consoles there are to be.
 func (f *serverFlags) consoles(servers []string, write bool, log *slog.Logger) (cfgs []console.Config, err error) {
+	if err := fromVariable(f.to.flags, "timeout", "TRELLIS_TIMEOUT"); err != nil {
+		return nil, usageError(err)
+	}
 	if f.timeout <= 0 {
 		return nil, usageError(errTimeout)
 	}

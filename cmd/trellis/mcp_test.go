@@ -136,6 +136,7 @@ func TestAnAssistantThatMayWriteNeedsAConfirmationForAllJobs(t *testing.T) {
 		{"delete", `{"tube":"mail","state":"ready"}`, "! give either"},
 		{"delete", `{"tube":"mail","ids":[1],"count":1}`, "! give either"},
 		{"delete", `{}`, "! give either"},
+		{"delete", `{"ids":[1,9007199254740993]}`, "! there is no job with an id above 9007199254740991"},
 		{"delete", `{"tube":"mail","state":"ready","count":2}`, `{"done":2,"missing":null}`},
 		{"delete", `{"tube":"mail","state":"ready","count":9,"confirm":true}`, `{"done":1,"missing":null}`},
 		{"pause", `{"tube":"mail","time":"10m"}`, `{"paused-seconds":600,"tube":"mail"}`},
