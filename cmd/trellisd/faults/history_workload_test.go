@@ -23,6 +23,7 @@ type Workload struct {
 	Addrs    func() []string // client addresses of all nodes
 	Seed     uint64          // of what clients choose; 0 is by chance
 	Full     bool            // a disk may be: commands are refused for want of room
+	Waits    bool            // clients wait for jobs, now and then
 	Rest     time.Duration   // of each client before each command, at most; 0 is none
 
 	pools map[string]*pool // by tube
@@ -209,7 +210,11 @@ func (w *Workload) command(c *Client, p *pool, rng *rand.Rand) error {
 		return err
 	}
 	if kind < 55 {
-		id, err := c.Reserve()
+		wait := 0
+		if w.Waits {
+			wait = rng.IntN(3)
+		}
+		id, err := c.ReserveWithin(wait)
 		if err == nil && id != 0 {
 			p.add(id) // its put may have had no reply
 		}

@@ -21,6 +21,7 @@ import (
 	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/snapshot"
 	"trellis/cmd/trellisd/faults"
+	"trellis/reactor"
 )
 
 // cluster is some machines, the network between them, and their clients.
@@ -316,7 +317,7 @@ func (c *group) live(rec *faults.Recorder) {
 			m.clock.set(2, 0)
 		}
 	}
-	w := &faults.Workload{Recorder: rec, Clients: p.clients, Jobs: 6, Seed: p.seed, Full: true, Rest: p.rest}
+	w := &faults.Workload{Recorder: rec, Clients: p.clients, Jobs: 6, Seed: p.seed, Full: true, Waits: true, Rest: p.rest}
 	var addrs []string
 	for _, m := range c.machines {
 		c.world.sleep(time.Millisecond)
@@ -375,10 +376,37 @@ func (c *group) audit(w *faults.Workload, set *setter) {
 	if err := w.Audit(ctx); err != nil {
 		c.wrong("the jobs cannot be looked at: %v", err)
 	}
+	c.within(patience, "nothing is left of clients", c.idle)
 	if c.within(patience, "all members have applied all", c.settled) {
 		c.compare(true)
 		c.checkSetting(set)
 	}
+}
+
+// idle reports whether nothing is left of clients, who have all gone. What a reactor can never have seen is wrong.
+func (c *group) idle() bool {
+	left := false
+	for _, m := range c.machines {
+		p := m.running()
+		if p == nil {
+			return false
+		}
+		var r *reactor.Server
+		if s := p.queue.Serving(); s != nil {
+			r = s.Reactor
+		} else if f := p.queue.Forwarding(); f != nil {
+			r = f.Reactor
+		} else {
+			return false
+		}
+		s := r.Stats()
+		l := &s.Loops[0]
+		left = left || l.Connections != 0 || s.Channels != 0 || l.Ending != 0 || l.PendingInput != 0 || l.PendingOutput != 0
+		if l.Misfits+l.Panics > 0 {
+			c.wrong("%s has counted %d effects where no command ends, and %d panics", m.name, l.Misfits, l.Panics)
+		}
+	}
+	return !left
 }
 
 // setter is a client that changes a tube's setting again and again.

@@ -20,6 +20,7 @@ var (
 	runs  = flag.Int("runs", 0, "how many histories there are; by default as many as the time allows")
 	limit = flag.Duration("time", 0, "for which histories begin; by default 10 s, and 4 minutes in make proof")
 	size  = flag.Int("members", 0, "of each cluster; by default three, or now and then five")
+	first = flag.Bool("first", false, "end with the first history that is wrong")
 	sums  = flag.Bool("sums", false, "show the sum of each trace")
 )
 
@@ -73,9 +74,9 @@ func history(t *testing.T, p plan) outcome {
 func TestHistories(t *testing.T) {
 	undisturbed(t)
 	defer report()
-	first := *seed
-	if first == 0 {
-		first = uint64(time.Now().Unix()/86400) * 1_000_000
+	begin := *seed
+	if begin == 0 {
+		begin = uint64(time.Now().Unix()/86400) * 1_000_000
 	}
 	if *limit == 0 {
 		*limit = 10 * time.Second
@@ -85,7 +86,10 @@ func TestHistories(t *testing.T) {
 	}
 	began := time.Now()
 	for i := 0; *runs == 0 && time.Since(began) < *limit || i < *runs; i++ {
-		p := planOf(first + uint64(i))
+		if *first && tally.wrong > 0 {
+			break
+		}
+		p := planOf(begin + uint64(i))
 		p.members = cmp.Or(*size, p.members)
 		o := history(t, p)
 		if *sums {
