@@ -288,7 +288,8 @@ func TestNothingOfAnEngineStays(t *testing.T) {
 	}
 	add("put 0 0 9 100000\r\nxxx", "")
 	add(strings.Repeat(fmt.Sprintf("peek %d\r\n", id), 40), "")
-	add(fmt.Sprintf("reserve-job %d\r\n", id), "")
+	// Before the last one reserves, or that would get the job.
+	add(fmt.Sprintf("reserve-job %d\r\n", id), fmt.Sprintf("RESERVED %d %d\r\n", id, len(big)))
 	add("kick 10\r\nlist-jobs default ready 10\r\nreserve\r\n", "")
 	ts.untilSeenWaiting(5)
 	ts.until("one is owed something", func() bool { return ts.sum().Stalled > 0 })
