@@ -30,6 +30,9 @@ GOVULNCHECK  = golang.org/x/vuln/cmd/govulncheck@v1.1.4
 # Later ones take modules from a place that not every proxy reaches.
 NFPM         = github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 DOCKERLINTER = dockerlinter@1.2.2
+# What charts and compositions are read by.
+HELM         = $(TOOLS)/helm.sh/helm/v4/cmd/helm@v4.3.1/helm
+COMPOSE      = $(TOOLS)/github.com/compose-spec/compose-go/v2/cmd@v2.16.2/cmd
 
 DIRS     = $(wildcard bench binlog cmd codec engine reactor)
 packages = $(addprefix ./,$(addsuffix /...,$(1)))
@@ -120,6 +123,9 @@ RACE = CGO_ENABLED=1 GORACE=atexit_sleep_ms=50 $(TEST) -race
 unit race fuzz: export TRELLIS_NEED_PEERS = 1
 unit race fuzz: export TRELLIS_FIVEBEANS = $(CACHE)/fivebeans
 unit race fuzz: export TRELLIS_AXE = $(CACHE)/axe
+unit: export TRELLIS_HELM = $(CURDIR)/$(HELM)
+unit: export TRELLIS_COMPOSE = $(CURDIR)/$(COMPOSE)
+unit: $(HELM) $(COMPOSE)
 quick: export TRELLIS_NEED_PEERS = $(shell PATH='$(PATH)' sh -c 'command -v beanstalkd' >/dev/null && echo 1)
 quick unit: export TRELLIS_BIN = $(CURDIR)/bin
 # Also where they are asked for alone, they test what the sources say.
