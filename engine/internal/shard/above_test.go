@@ -28,8 +28,10 @@ const roundBudget = 4096
 var (
 	constants = constantsAbove()
 
-	wakeCost, statsCost, entryCost, callSlice = constants["wakeCost"], constants["statsCost"], constants["entryCost"], constants["callSlice"]
-	listPart, maxConnsText, rollPageLen       = constants["listPart"], constants["maxConnsText"], constants["rollPageLen"]
+	wakeCost, statsCost    = constantAbove("wakeCost"), constantAbove("statsCost")
+	entryCost, callSlice   = constantAbove("entryCost"), constantAbove("callSlice")
+	listPart, maxConnsText = constantAbove("listPart"), constantAbove("maxConnsText")
+	rollPageLen            = constantAbove("rollPageLen")
 
 	isOpen, isProducer, isWorker       = flagBit("isOpen"), flagBit("isProducer"), flagBit("isWorker")
 	isWaiting, halfClosed, restricted  = flagBit("isWaiting"), flagBit("halfClosed"), flagBit("restricted")
@@ -37,7 +39,15 @@ var (
 	isGhost, aborts                    = flagBit("isGhost"), flagBit("aborts")
 )
 
-func flagBit(name string) uint16 { return uint16(constants[name]) }
+func flagBit(name string) uint16 { return uint16(constantAbove(name)) }
+
+func constantAbove(name string) int {
+	n, ok := constants[name]
+	if !ok {
+		panic("package engine has no constant " + name)
+	}
+	return n
+}
 
 func constantsAbove() map[string]int {
 	names, _ := filepath.Glob("../../*.go")
@@ -62,8 +72,8 @@ func constantsAbove() map[string]int {
 			}
 		}
 	}
-	if all["roundBudget"] != roundBudget || all["isOpen"] == 0 {
-		panic(fmt.Sprint("the constants of package engine are ", all))
+	if n := all["roundBudget"]; n != roundBudget {
+		panic(fmt.Sprintf("the budget of a round is %d, and here %d", n, roundBudget))
 	}
 	return all
 }

@@ -112,5 +112,13 @@
 // Shards.walks; after them one of those that are held for a moment only: of the registry, the settings, the groups, the
 // index of ids, the purses, the numbers of loops, and the arena. A shard that does what is due may try the lock of one
 // with a smaller number, and does not wait for it. Only operations of a Tx hold several shards, and none is begun while
-// another one of the same goroutine holds a lock. For invariants, limits and words see package engine.
+// another one of the same goroutine holds a lock.
+//
+// # Tests
+//
+// Most tests drive sessions of package engine and look into shards, among them those of commands. What they use of that
+// package is declared in engine_test.go and filled in by driver_test.go, as it cannot be imported here. A test that
+// looks at sessions alone, or measures them, stands in package engine.
+//
+// For invariants, limits and words see package engine.
 package shard
