@@ -1,9 +1,12 @@
 package engine
 
 import (
+	"errors"
+
 	"trellis/binlog/journal"
 	"trellis/codec"
 	"trellis/engine/internal/clock"
+	"trellis/engine/internal/reply"
 	"trellis/engine/internal/shard"
 )
 
@@ -22,18 +25,17 @@ func (s *Session) reserveBatch(now Time, cmd *codec.Command, out *Output) Outcom
 
 func (s *Session) reserveUpTo(count int, now, until Time, out *Output) Outcome {
 	s.becomeWorker()
-	var q shard.Request
-	s.request(&q, now, until)
-	b, v, err := s.loop.tx.ReserveBatch(now, &q, count, out)
+	b, waits, err := s.loop.tx.ReserveBatch(
+		now, &s.client, s.waitsUntil(now, until), s.chooser(), s.client.Flags&isInformed != 0, count, out)
 	switch {
-	case err != nil:
-		out.Reply(codec.ReplyOutOfMemory)
-		return Done
-	case v == shard.MustWait:
+	case waits:
 		s.wait.batch = uint16(count)
 		return Wait
-	case v != shard.GotJob:
-		s.timedOut(out, v, count)
+	case errors.Is(err, reply.ErrTimedOut) || errors.Is(err, reply.ErrDeadlineSoon):
+		s.answerNone(out, err, count)
+		return Done
+	case err != nil:
+		out.Reply(codec.ReplyOutOfMemory)
 		return Done
 	}
 	outcome := batching{b}.turn(s, now, out)
@@ -46,9 +48,7 @@ func (s *Session) reserveUpTo(count int, now, until Time, out *Output) Outcome {
 // handedBatch goes on with a reserve-batch that has waited for the job with the given id. It returns false if
 // the session does not have that any more.
 func (s *Session) handedBatch(id uint64, pos journal.Pos, count int, now Time, out *Output) (outcome Outcome, ok bool) {
-	var q shard.Request
-	s.request(&q, now, now)
-	b := s.loop.tx.HandedBatch(now, &q, count, id, pos)
+	b := s.loop.tx.HandedBatch(now, &s.client, s.chooser(), s.client.Flags&isInformed != 0, count, id, pos)
 	if b == nil {
 		return Done, false
 	}

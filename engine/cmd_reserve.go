@@ -9,31 +9,32 @@ import (
 // session's weights choose, or waits until the given time for one.
 func (s *Session) reserve(now, until Time, out *Output) Outcome {
 	s.becomeWorker()
-	var q shard.Request
-	s.request(&q, now, until)
-	v, err := s.loop.tx.Reserve(now, &q, out)
+	waits, err := s.loop.tx.Reserve(
+		now, &s.client, s.waitsUntil(now, until), s.chooser(), s.client.Flags&isInformed != 0, out)
 	switch {
-	case v == shard.MustWait:
+	case waits:
 		s.wait.batch = 0
 		return Wait
-	case v != shard.GotJob:
-		s.timedOut(out, v, 0)
 	case err != nil:
 		out.Answer(err, "")
 	}
 	return Done
 }
 
-// request makes q, which is zero, what the session reserves by.
-func (s *Session) request(q *shard.Request, now, until Time) {
-	q.Client, q.Until = &s.client, until
-	q.Informed, q.Aged = s.client.Flags&isInformed != 0, s.client.Flags&isAged != 0
-	if s.client.Flags&isWeighted != 0 {
-		q.Weights = s.loop.weights[s]
-	}
+// waitsUntil is how long a reserve waits that would wait until a time.
+func (s *Session) waitsUntil(now, until Time) Time {
 	if s.client.Flags&halfClosed != 0 {
-		q.Until = now
+		return now
 	}
+	return until
+}
+
+// chooser is the weights by which the session's reserves choose, nil if they go by priority.
+func (s *Session) chooser() *shard.Weights {
+	if s.client.Flags&isWeighted == 0 {
+		return nil
+	}
+	return s.loop.weights[s]
 }
 
 func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome {

@@ -4,6 +4,7 @@ import (
 	"trellis/binlog/journal"
 	"trellis/codec"
 	"trellis/engine/internal/queue"
+	"trellis/engine/internal/reply"
 	"trellis/engine/internal/shard"
 )
 
@@ -213,7 +214,7 @@ func (s *Session) abort(now Time, out *Output) Outcome {
 	s.client.Flags &^= isWaiting
 	out.ShowsState()
 	s.loop.tx.DependOnNone(&s.client, out)
-	s.timedOut(out, shard.TimedOut, int(s.wait.batch))
+	s.answerNone(out, reply.ErrTimedOut, int(s.wait.batch))
 	return Done
 }
 
@@ -234,8 +235,8 @@ type wait struct {
 	// The job that was handed over: written by the claimer.
 	id  uint64
 	pos journal.Pos // in the journal that the reply depends on
-	// How the wait ended, when not by a job; gotJob while it has not.
-	verdict   shard.Verdict
+	// How the wait ended, when not by a job; byJob while it has not.
+	end       waitEnd
 	batch     uint16 // jobs that the reserve asks for, if it is a reserve-batch; 0 if it is not
 	putDenied bool   // it has no right to the put whose body is arriving, and is discarded
 }

@@ -1,27 +1,40 @@
 package engine
 
 import (
+	"errors"
+
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/reply"
 	"trellis/engine/internal/shard"
 )
 
 // A session that finds no job waits: it stands in the queue of every tube that
 // it watches, and whoever makes a job ready in one of them claims it.
 
+// A waitEnd is what ends a wait.
+type waitEnd uint8
+
+const (
+	byJob waitEnd = iota
+	byTimeout
+	byMargin // of one of the client's jobs, which is about to time out
+)
+
 // A claimant is a session in the sight of shards.
 type claimant Session
 
 // Wait implements waiter.
-func (x *claimant) Wait(until, soon, now Time) {
+func (x *claimant) Wait(until, soon, now Time) (aged bool) {
 	s := (*Session)(x)
 	w := s.waiter()
-	w.until, w.soon, w.verdict = until, soon, shard.GotJob
+	w.until, w.soon, w.end = until, soon, byJob
 	if s.client.Flags&(isAged|isWaiting) == 0 {
 		w.since = now // otherwise it is the same wait as before
 	}
 	s.loop.counts.waiting.Add(1)
 	w.schedule(now)
+	return s.client.Flags&isAged != 0
 }
 
 // Client implements waiter.
@@ -110,9 +123,9 @@ func (w *wait) Expire(at int64) (done bool) {
 	if !s.stopWaiting(now) {
 		return true
 	}
-	w.verdict = shard.TimedOut
+	w.end = byTimeout
 	if w.soon <= now {
-		w.verdict = shard.DeadlineSoon
+		w.end = byMargin
 	}
 	s.loop.turns.Push(s)
 	return true
@@ -122,10 +135,14 @@ func (w *wait) Expire(at int64) (done bool) {
 // that ended it has gone.
 func (s *Session) endWait(now Time, out *Output) Outcome {
 	w := s.wait
-	if v := w.verdict; v != shard.GotJob {
-		w.verdict = shard.GotJob
+	if end := w.end; end != byJob {
+		w.end = byJob
 		s.loop.tx.DependOnNone(&s.client, out)
-		s.timedOut(out, v, int(w.batch))
+		err := reply.ErrTimedOut
+		if end == byMargin {
+			err = reply.ErrDeadlineSoon
+		}
+		s.answerNone(out, err, int(w.batch))
 		return Done
 	}
 	if id := w.id; id != 0 {
@@ -154,15 +171,12 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 	return outcome
 }
 
-// timedOut appends the reply to a reserve that has found no job in the watched tubes. Batch
+// answerNone appends the reply to a reserve that has found no job in the watched tubes, which the error says. Batch
 // is not 0 for a reserve-batch.
-func (s *Session) timedOut(out *Output, v shard.Verdict, batch int) {
-	switch {
-	case v == shard.DeadlineSoon:
-		out.Reply(codec.ReplyDeadlineSoon)
-	case batch > 0:
+func (s *Session) answerNone(out *Output, err error, batch int) {
+	if batch > 0 && errors.Is(err, reply.ErrTimedOut) {
 		out.Buf = codec.AppendCount(out.Buf, "RESERVED_BATCH", 0)
-	default:
-		out.Reply(codec.ReplyTimedOut)
+		return
 	}
+	out.Answer(err, "")
 }

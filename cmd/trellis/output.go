@@ -29,7 +29,8 @@ type outputFlags struct {
 
 func (f *outputFlags) register(cmd *cobra.Command) {
 	f.flags = cmd.Flags()
-	cmd.Flags().StringVarP(&f.format, "output", "o", "table", "table, json, ndjson (an object a line) or yaml (TRELLIS_OUTPUT)")
+	cmd.Flags().StringVarP(&f.format, "output", "o", "table",
+		"table, json, ndjson (an object a line) or yaml (TRELLIS_OUTPUT)")
 	cmd.Flags().BoolVar(&f.noHeaders, "no-headers", false, "tables without the line of headings")
 	complete(cmd, "output", formats...)
 }

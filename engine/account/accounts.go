@@ -36,8 +36,8 @@ func (a *Accounts) Set(list []Tubes) {
 }
 
 // Open begins a book of what an engine's tubes hold. recount assigns each tube, and the keys of each tube's name, to
-// the account that the book has for them by then: the book calls it after the accounts have changed, one call at a time.
-// The accounts may be nil for none.
+// the account that the book has for them by then: the book calls it after the accounts have changed, one call at a
+// time. The accounts may be nil for none.
 func (b *Book) Open(a *Accounts, recount func()) {
 	if a == nil {
 		return

@@ -98,8 +98,8 @@ func (v Value) MarshalJSON() ([]byte, error) {
 // texts are the keys whose values are text even if they look like numbers: beanstalkd does
 // not always quote them. An id is text in the answer to stats only.
 var texts = map[string]bool{
-	"name": true, "tube": true, "dead-tube": true, "dead": true, "via": true, "state": true, "version": true, "hostname": true, "os": true,
-	"platform": true, "addr": true, "watching": true, "patterns": true,
+	"name": true, "tube": true, "dead-tube": true, "dead": true, "via": true, "state": true, "version": true,
+	"hostname": true, "os": true, "platform": true, "addr": true, "watching": true, "patterns": true,
 }
 
 var errYAML = errors.New("not statistics of beanstalkd's kind")

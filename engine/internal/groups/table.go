@@ -1,5 +1,5 @@
-// Package groups counts the members of groups of jobs, and the jobs that wait for them, over all shards. It knows no job:
-// whoever puts, buries, holds or ends one counts it here, and fires what is held when a group is complete.
+// Package groups counts the members of groups of jobs, and the jobs that wait for them, over all shards. It knows no
+// job: whoever puts, buries, holds or ends one counts it here, and fires what is held when a group is complete.
 package groups
 
 import (
@@ -32,8 +32,8 @@ func ConditionOf(settled bool) Condition {
 }
 
 // A Table has all groups that have a member or hold a job. Groups span tubes, and so shards: what is common to all
-// shards are counts, under locks that are taken last: a member is counted once, when it is put, and counted off once, when it ends. So
-// moves, and whatever else happens to a member in between, cannot make a group look complete. The
+// shards are counts, under locks that are taken last: a member is counted once, when it is put, and counted off once,
+// when it ends. So moves, and whatever else happens to a member in between, cannot make a group look complete. The
 // jobs that are held stand in their shards. Any goroutine may call the methods.
 type Table struct {
 	parts [stripes]stripe

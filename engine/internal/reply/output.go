@@ -29,6 +29,14 @@ type Output struct {
 // the answer depends on is noted in the operation's Output.
 var ErrNotFound = errors.New("there is no such job or tube")
 
+// Why a reserve gets no job, and does not wait for one.
+var (
+	// ErrTimedOut: there is none.
+	ErrTimedOut = errors.New("there is no job")
+	// ErrDeadlineSoon: nor that, and the safety margin of one of the client's jobs has begun.
+	ErrDeadlineSoon = errors.New("there is no job, and one that the client has is about to time out")
+)
+
 // Reply appends a reply.
 func (o *Output) Reply(r string) { o.Buf = append(o.Buf, r...) }
 
@@ -52,6 +60,10 @@ func (o *Output) Answer(err error, reply string) {
 		o.Reply(reply)
 	case errors.Is(err, ErrNotFound):
 		o.Reply(codec.ReplyNotFound)
+	case errors.Is(err, ErrTimedOut):
+		o.Reply(codec.ReplyTimedOut)
+	case errors.Is(err, ErrDeadlineSoon):
+		o.Reply(codec.ReplyDeadlineSoon)
 	case errors.Is(err, journal.ErrFailed) || errors.Is(err, journal.ErrClosed):
 		o.ShowsState()
 		o.Reply(codec.ReplyInternalError)

@@ -1,5 +1,6 @@
-// Package settings lists the settings of all tubes, by the names of these, for whoever wants to see all: a snapshot costs
-// no copy of the list, because pages that it shares are copied before they change. What a setting does is for shards.
+// Package settings lists the settings of all tubes, by the names of these, for whoever wants to see all: a snapshot
+// costs no copy of the list, because pages that it shares are copied before they change. What a setting does is for
+// shards.
 package settings
 
 import (

@@ -55,13 +55,13 @@ type choice interface {
 }
 
 // take reserves jobs of the watched tubes, whose shards are locked, as that many reserves would.
-func (b *batch) take(c *Tx, q *Request) error {
-	c.spend(len(q.Client.watched) / watchesPerCost)
+func (b *batch) take(c *Tx, by *Weights) error {
+	c.spend(len(b.of.watched) / watchesPerCost)
 	var tubes choice
-	if q.Weights != nil {
-		tubes = q.Weights.choice(q.Client.watched)
+	if by != nil {
+		tubes = by.choice(b.of.watched)
 	} else {
-		tubes = mostUrgent(q.Client.watched)
+		tubes = mostUrgent(b.of.watched)
 	}
 	for len(b.jobs) < b.most {
 		t := tubes.next()
@@ -75,7 +75,7 @@ func (b *batch) take(c *Tx, q *Request) error {
 			break
 		}
 		pos := sh.dependsOn(j.at())
-		held, err := sh.reserve(q.Client.set(), r, j)
+		held, err := sh.reserve(b.of.set(), r, j)
 		if err != nil {
 			return err
 		}
@@ -88,39 +88,43 @@ func (b *batch) take(c *Tx, q *Request) error {
 	return nil
 }
 
-// ReserveBatch reserves up to so many jobs for the client of q, as that many reserves in one moment would, and returns
-// what puts the reply together. If there is none, it does what Reserve does then.
-func (c *Tx) ReserveBatch(now clock.Time, q *Request, most int, out *reply.Output) (Work, Verdict, error) {
-	b := &batch{of: q.Client, informed: q.Informed, most: most}
-	set := q.Client.watchedShards | q.Client.reserved.set()
+// ReserveBatch is Reserve for up to so many jobs, as that many reserves in one moment would be, and returns what puts
+// the reply together.
+func (c *Tx) ReserveBatch(
+	now clock.Time, cl *Client, until clock.Time, by *Weights, informed bool, most int, out *reply.Output,
+) (rest Work, waits bool, err error) {
+	b := &batch{of: cl, informed: informed, most: most}
+	set := cl.watchedShards | cl.reserved.set()
 	c.lockAll(set, now)
-	v, err := GotJob, b.take(c, q)
+	err = b.take(c, by)
 	switch {
 	case len(b.jobs) > 0:
 		err = nil // without memory there are fewer
 	case err == nil:
-		v = c.waitOr(now, q, out)
+		waits, err = c.waitOr(now, cl, until, out)
 	}
 	c.unlockAll(set)
-	return b, v, err
+	return b, waits, err
 }
 
-// HandedBatch is ReserveBatch, and begins with the job of that id, for which the client of q has waited, and which the
+// HandedBatch is ReserveBatch, and begins with the job of that id, for which the client has waited, and which the
 // reply depends on pos. It returns nil if the client does not have the job any more.
-func (c *Tx) HandedBatch(now clock.Time, q *Request, most int, id uint64, pos journal.Pos) Work {
+func (c *Tx) HandedBatch(
+	now clock.Time, cl *Client, by *Weights, informed bool, most int, id uint64, pos journal.Pos,
+) Work {
 	sh, _, j := c.shared.lockJob(c, id, now)
 	if sh == nil {
 		return nil
 	}
-	has, size := sh.reservedBy(q.Client.reserved, j), int(j.size)
+	has, size := sh.reservedBy(cl.reserved, j), int(j.size)
 	sh.unlock(c)
 	if !has {
 		return nil
 	}
-	b := &batch{of: q.Client, informed: q.Informed, most: most, jobs: []batchJob{{sh, id}}, bytes: size, pos: pos}
-	c.lockAll(q.Client.watchedShards, now)
-	_ = b.take(c, q) // without memory there are fewer
-	c.unlockAll(q.Client.watchedShards)
+	b := &batch{of: cl, informed: informed, most: most, jobs: []batchJob{{sh, id}}, bytes: size, pos: pos}
+	c.lockAll(cl.watchedShards, now)
+	_ = b.take(c, by) // without memory there are fewer
+	c.unlockAll(cl.watchedShards)
 	return b
 }
 

@@ -8,50 +8,36 @@ import (
 	"trellis/engine/internal/reply"
 )
 
-// A Request is what a client asks for that reserves.
-type Request struct {
-	Client   *Client
-	Weights  *Weights   // by which tubes are chosen; nil if by priority
-	Until    clock.Time // when the wait for a job is to end; there is none before it begins if that has come
-	Informed bool       // the client is told more of each job
-	Aged     bool       // it stands before those in the queues who began to wait later
-}
-
-// A Verdict is how a reserve goes on.
-type Verdict uint8
-
-const (
-	GotJob       Verdict = iota // a job was reserved, and the reply is in the Output
-	MustWait                    // the client stands in the queues of its tubes
-	TimedOut                    // there is no job
-	DeadlineSoon                // nor that, and the safety margin of one of the client's jobs has begun
-)
-
-// Reserve reserves the first ready job of the watched tubes, or that of the tube which the weights choose, and
-// appends the reply; or it queues the client for one.
-func (c *Tx) Reserve(now clock.Time, q *Request, out *reply.Output) (Verdict, error) {
-	c.spend(len(q.Client.watched) / watchesPerCost)
+// Reserve reserves the first ready job of the watched tubes, or that of the tube which the weights choose unless they
+// are nil, and appends the reply. Otherwise it queues the client for one and returns true; or says why it does not:
+// reply.ErrTimedOut if until has come. informed: the client is told more of the job.
+func (c *Tx) Reserve(
+	now clock.Time, cl *Client, until clock.Time, by *Weights, informed bool, out *reply.Output,
+) (waits bool, err error) {
+	c.spend(len(cl.watched) / watchesPerCost)
 	// The shards in which it has reserved jobs matter only for the safety
 	// margin, but they must be looked at in the same moment.
-	set := q.Client.watchedShards | q.Client.reserved.set()
+	set := cl.watchedShards | cl.reserved.set()
 	c.lockAll(set, now)
-	v, err := c.reserveFirst(now, q, out)
+	waits, err = c.reserveFirst(now, cl, until, by, informed, out)
 	c.unlockAll(set)
-	return v, err
+	return waits, err
 }
 
 // reserveFirst is Reserve with all locks held.
-func (c *Tx) reserveFirst(now clock.Time, q *Request, out *reply.Output) (Verdict, error) {
+func (c *Tx) reserveFirst(
+	now clock.Time, cl *Client, until clock.Time, by *Weights, informed bool, out *reply.Output,
+) (waits bool, err error) {
 	var first *job
 	var r ref
 	var from *tube
-	if q.Weights != nil {
-		if from, r = q.Weights.pick(q.Client.watched); from != nil {
+	if by != nil {
+		if from, r = by.pick(cl.watched); from != nil {
 			first = from.shard.job(r)
 		}
 	} else {
-		for i := range q.Client.watched {
-			t := q.Client.watched[i].tube
+		for i := range cl.watched {
+			t := cl.watched[i].tube
 			tr := t.candidate()
 			if tr == 0 {
 				continue
@@ -62,44 +48,44 @@ func (c *Tx) reserveFirst(now clock.Time, q *Request, out *reply.Output) (Verdic
 		}
 	}
 	if first == nil {
-		return c.waitOr(now, q, out), nil
+		return c.waitOr(now, cl, until, out)
 	}
 	sh := from.shard
 	pos := sh.dependsOn(first.at())
-	held, err := sh.reserve(q.Client.set(), r, first)
+	held, err := sh.reserve(cl.set(), r, first)
 	if err != nil {
-		return GotJob, err
+		return false, err
 	}
 	out.DependOn(max(pos, held))
-	sh.appendReserved(out, first, q.Informed)
-	return GotJob, nil
+	sh.appendReserved(out, first, informed)
+	return false, nil
 }
 
 // waitOr queues the client for a job, unless there is a reason not to. All locks are held.
-func (c *Tx) waitOr(now clock.Time, q *Request, out *reply.Output) Verdict {
+func (c *Tx) waitOr(now clock.Time, cl *Client, until clock.Time, out *reply.Output) (waits bool, err error) {
 	soon := clock.MaxTime
-	for h := q.Client.reserved.list(); h != nil; h = h.next {
+	for h := cl.reserved.list(); h != nil; h = h.next {
 		soon = min(soon, h.marginBegins())
 	}
 	switch {
 	case soon <= now:
-		c.DependOnNone(q.Client, out)
-		return DeadlineSoon
-	case q.Until <= now:
-		c.DependOnNone(q.Client, out)
-		return TimedOut
+		c.DependOnNone(cl, out)
+		return false, reply.ErrDeadlineSoon
+	case until <= now:
+		c.DependOnNone(cl, out)
+		return false, reply.ErrTimedOut
 	}
-	watched := q.Client.watched
-	watched[0].waiter.Wait(q.Until, soon, now)
-	q.Client.claimed.Store(claimWaiting)
+	watched := cl.watched
+	aged := watched[0].waiter.Wait(until, soon, now)
+	cl.claimed.Store(claimWaiting)
 	for i := range watched {
-		if q.Aged {
+		if aged {
 			watched[i].enqueueAged()
 		} else {
 			watched[i].enqueue()
 		}
 	}
-	return MustWait
+	return true, nil
 }
 
 // Handed appends the reply that hands out the job of that id, for which a client has waited and which the reply

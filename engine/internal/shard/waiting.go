@@ -11,8 +11,9 @@ import (
 // A waiter is a client that may wait for a job. A shard calls it with its lock held.
 type waiter interface {
 	// Wait begins the wait. Unless there is a job before, it ends at until, or at soon, when the safety margin of
-	// one of the client's jobs begins. All shards of the tubes for which it waits are locked.
-	Wait(until, soon, now clock.Time)
+	// one of the client's jobs begins. All shards of the tubes for which it waits are locked. Aged: the client has
+	// waited before, and stands before those in the queues who began to wait later.
+	Wait(until, soon, now clock.Time) (aged bool)
 	// Deliver follows a claim: the job of that id is reserved, and what is told of it
 	// depends on pos. Without an id there was no memory for that, and the waiter tries
 	// again. by is the goroutine that calls it.

@@ -186,17 +186,17 @@ func BenchmarkBatchAmongTubes(b *testing.B) {
 				}
 			}
 			by := c.loop.by()
-			q := Request{Client: clientOf(&c.session), Until: s.now}
+			cl, w := clientOf(&c.session), (*Weights)(nil)
 			if mode != "fifo" {
-				q.Weights = c.session.weights()
+				w = c.session.weights()
 			}
 			for b.Loop() {
-				locked := &batch{most: 1000}
-				by.lockAll(q.Client.watchedShards, s.now)
-				if err := locked.take(by, &q); err != nil || len(locked.jobs) != 1000 {
+				locked := &batch{of: cl, most: 1000}
+				by.lockAll(cl.watchedShards, s.now)
+				if err := locked.take(by, w); err != nil || len(locked.jobs) != 1000 {
 					b.Fatal(len(locked.jobs), err)
 				}
-				by.unlockAll(q.Client.watchedShards)
+				by.unlockAll(cl.watchedShards)
 				b.StopTimer()
 				for _, x := range locked.jobs {
 					if got := c.say(fmt.Sprintf("release %d 0 0", x.id)); got != "RELEASED\r\n" {

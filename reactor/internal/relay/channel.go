@@ -110,7 +110,8 @@ func (e *Leader) Replied(h *Channel, cmd *codec.Command, reply []byte, outcome e
 	case cmd.Op == codec.OpIgnore && bytes.HasPrefix(reply, []byte("WATCHING ")):
 		flags = trunk.Ignores
 	case cmd.Op == codec.OpReserveMode && e.ResumesSessions() && bytes.HasPrefix(reply, []byte("USING ")):
-		flags, number, tube = trunk.Chooses, trunk.Choice(cmd.Mode, cmd.Info, cmd.Abort && e.version >= trunk.AbortsSince), nil
+		abort := cmd.Abort && e.version >= trunk.AbortsSince
+		flags, number, tube = trunk.Chooses, trunk.Choice(cmd.Mode, cmd.Info, abort), nil
 	default:
 		return
 	}

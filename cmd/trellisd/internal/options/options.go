@@ -184,7 +184,8 @@ func usagef(format string, args ...any) *UsageError {
 var errDone = errors.New("nothing more to read")
 
 // Parse reads args, the command line without the program's name, and of environment, entries as NAME=VALUE, what
-// the command line does not give. The error is a *UsageError. Also when there is one, the Options hold what was read before it.
+// the command line does not give. The error is a *UsageError. Also when there is one, the Options hold what was read
+// before it.
 func Parse(args, environment []string) (*Options, error) {
 	c := &commandLine{
 		Options:   new(Options),
