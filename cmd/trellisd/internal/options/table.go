@@ -302,7 +302,8 @@ several times. See PROXIES.`,
 		name: "tls-listen", several: true, value: "ADDR",
 		setting: appendTo(&o.TLS.Listen,
 			"empty address for --tls-listen; give a host, an IP address or unix:PATH"),
-		help:    "listen for clients that speak TLS (default port is 11400);\nwithout -l and -p there is no other listener then",
+		help: "listen for clients that speak TLS (default port is 11400);\n" +
+			"without -l and -p there is no other listener then",
 		manual: `Listen on ADDR for clients that speak TLS. May be given several times. ADDR is
 written as for -l; the port is 11400 if it names none. Where --tls-listen is
 given, and neither -l nor -p, there is no listener without TLS. See TLS.`,
