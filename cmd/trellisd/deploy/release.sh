@@ -44,6 +44,7 @@ archive() {
     cp -R "$work/documents/man" "$work/documents/completion" "$work/$name"
     cp --parents README.md cmd/doc/*.md bench/RESULTS.md "$work/$name"
     cp -R $DEPLOY/prometheus $DEPLOY/grafana $DEPLOY/systemd "$work/$name"
+    cp -RL $DEPLOY/helm "$work/$name" # links of the chart lead to files beside it
     tar -C "$work" --sort=name --format=ustar --owner=0 --group=0 --numeric-owner --mode=go=rX,u+rw \
         --mtime="@$SOURCE_DATE_EPOCH" -cf - "$name" | gzip -9n >"$1/$name.tar.gz"
     echo "$1/$name.tar.gz"

@@ -183,6 +183,7 @@ func TestAReleaseHasWhatItIsCheckedBy(t *testing.T) {
 	run(dir, "tar -xzf "+name+".tar.gz && sha256sum trellis*.gz >SHA256SUMS")
 	for file, want := range map[string]string{
 		"sbom.txt": "\tdep\tgithub.com/panjf2000/gnet/v2\tv2.", "cmd/doc/SECURITY.md": "# Reporting a hole", "systemd/trellisd.service": "ExecReload=",
+		"helm/trellis/files/trellis.rules.yml": "TrellisDown",
 	} {
 		b, err := os.ReadFile(filepath.Join(dir, name, file))
 		if err != nil || !strings.Contains(string(b), want) {
