@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -19,6 +20,18 @@ type listIn struct {
 type jobIn struct {
 	at
 	ID uint64 `json:"id" jsonschema:"the id of the job"`
+}
+
+func (j jobIn) check() error { return checkID(j.ID) }
+
+// maxID is the greatest number that stays the same on its way through JSON, which rounds greater ones.
+const maxID = 1<<53 - 1
+
+func checkID(id uint64) error {
+	if id > maxID {
+		return fmt.Errorf("there is no job with an id above %d that can be told from others here", uint64(maxID))
+	}
+	return nil
 }
 
 type groupIn struct {

@@ -13,9 +13,6 @@ import (
 	"trellis/cmd/internal/quantity"
 )
 
-// maxID is the greatest number that stays the same on its way through JSON, which rounds greater ones.
-const maxID = 1<<53 - 1
-
 // changeIn says which jobs are meant.
 type changeIn struct {
 	at
@@ -31,10 +28,8 @@ func (in changeIn) check() error {
 	switch {
 	case (len(in.IDs) > 0) == (in.Tube != ""), len(in.IDs) > maxList, in.Tube != "" && in.Count == 0:
 		return fmt.Errorf("give either up to %d ids, or a tube with a state and a count", maxList)
-	case len(in.IDs) > 0 && slices.Max(in.IDs) > maxID:
-		return fmt.Errorf("there is no job with an id above %d that can be told from others here", uint64(maxID))
 	case in.Tube == "":
-		return nil
+		return checkID(slices.Max(in.IDs))
 	}
 	return client.CheckTube(in.Tube)
 }
