@@ -2,6 +2,7 @@ package options
 
 import (
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -84,8 +85,12 @@ func (c *commandLine) setByVariable(f *flag, value string) error {
 	return nil
 }
 
-// splitList splits at commas outside of double quotes, but not before the word that marks an address for proxies.
+// splitList splits at commas outside of double quotes, but not before the word that marks an address for proxies. A
+// list has one line: what stood behind it would be lost.
 func splitList(list string) (values []string, err error) {
+	if strings.ContainsAny(list, "\r\n") {
+		return nil, errors.New("more than a line")
+	}
 	words, err := csv.NewReader(strings.NewReader(list)).Read()
 	for _, word := range words {
 		if n := len(values); n > 0 && ","+word == listen.ProxySuffix {

@@ -59,6 +59,7 @@ func TestAMistakeInTheEnvironmentNamesTheVariable(t *testing.T) {
 		{"TRELLISD_AUTH_FILE=", "", "TRELLISD_AUTH_FILE: empty name for --auth-file; give the path of a file"},
 		{"TRELLISD_PPROF=on", "", "TRELLISD_PPROF: invalid value: on; give 1 or 0"},
 		{`TRELLISD_LISTEN="a`, "", `TRELLISD_LISTEN: invalid list: "a; put commas between values, and those with commas in double quotes`},
+		{"TRELLISD_LISTEN=127.0.0.1\n::1", "", "TRELLISD_LISTEN: invalid list: 127.0.0.1\n::1; put commas between values"},
 		{"TRELLISD_LISTEN=a,,b", "", "TRELLISD_LISTEN: empty address for -l; give a host, an IP address or unix:PATH"},
 		{"TRELLISD_MAX_MEMRY=1G", "", "unknown variable in the environment: TRELLISD_MAX_MEMRY; did you mean TRELLISD_MAX_MEMORY?"},
 		{"TRELLISD_max_memory=1G", "", "unknown variable in the environment: TRELLISD_max_memory; did you mean TRELLISD_MAX_MEMORY?"},
@@ -133,6 +134,11 @@ func TestSettingsTellWhatIsNotTheDefault(t *testing.T) {
 	opt.MaxMemory = 3 << 30 // as the start finds out
 	if got := opt.Settings()[7].Value; got != "3G" {
 		t.Errorf("the memory is shown as %s", got)
+	}
+	opt, err = Parse([]string{"-V", "--keepalive=10h"}, []string{"TRELLISD_LOG_LEVEL=debug"})
+	want = []Setting{{"verbose", "1", CommandLine}, {"keepalive", "9h", CommandLine}} // -V counts, and no more than 9h
+	if got := opt.Settings(); err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %+v, want %+v", err, got, want)
 	}
 	if opt, err = Parse([]string{"-f1", "-F"}, nil); err != nil || !slices.Equal(opt.Settings(), []Setting{{"no-sync", "true", CommandLine}}) {
 		t.Errorf("%v, %+v", err, opt.Settings())

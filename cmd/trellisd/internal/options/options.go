@@ -40,7 +40,8 @@ const (
 	maxSize           = 1 << 30 // -z and -s, in bytes
 	maxSyncInterval   = time.Hour
 	maxTimeout        = 100 * 365 * 24 * time.Hour
-	maxClusterJobSize = 16 << 20 // -z of a member of a cluster
+	maxKeepAlive      = 9 * time.Hour // systems take a little more
+	maxClusterJobSize = 16 << 20      // -z of a member of a cluster
 )
 
 // Action is what the command line asks for.
@@ -219,14 +220,15 @@ func Parse(args, environment []string) (*Options, error) {
 	if err == nil {
 		err = wrong
 	}
+	levelCounts := c.Changed("log-level") && !(c.variables["log-level"] != "" && onLine["verbose"])
 	for _, f := range flags {
-		if f.show != nil && c.Changed(f.name) {
+		if f.show != nil && c.Changed(f.name) && (f.name != "log-level" || levelCounts) {
 			from := cmp.Or(c.variables[f.name], CommandLine)
 			c.given = append(c.given, givenFlag{f.name, from, defaults[f.name], f.show})
 		}
 	}
 	c.PortGiven = c.Changed("port")
-	if !c.Changed("log-level") || c.variables["log-level"] != "" && onLine["verbose"] {
+	if !levelCounts {
 		c.LogLevel = []slog.Level{slog.LevelWarn, slog.LevelInfo, slog.LevelDebug}[min(c.verbosity, 2)]
 	}
 	for _, check := range []func() error{c.checkOutput, c.checkHTTP, c.checkCluster, c.checkTLS, c.checkProxies} {
@@ -364,10 +366,10 @@ func parse(v, name string, unit quantity.Unit) (uint64, error) {
 	return n, nil
 }
 
-// wait sets a time of which whole seconds count; 0 is for ever.
-func wait(to *time.Duration, name string) setting {
+// wait sets a time of which whole seconds count; 0 is for ever. A longer one than most is lowered to it.
+func wait(to *time.Duration, name string, most time.Duration) setting {
 	var n int64
-	s := bound(&n, name, 0, int64(maxTimeout/time.Second), quantity.Seconds)
+	s := bound(&n, name, 0, int64(most/time.Second), quantity.Seconds)
 	return setting{func(v string) error {
 		err := s.set(v)
 		*to = time.Duration(n) * time.Second

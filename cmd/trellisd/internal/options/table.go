@@ -338,7 +338,7 @@ clients; PEM.`,
 		help:   "require or optional",
 		manual: "require: refuse clients without a certificate. optional: serve them too.",
 	}, {
-		name: "grace", value: "TIME", def: "10s", setting: wait(&o.Grace, "grace"),
+		name: "grace", value: "TIME", def: "10s", setting: wait(&o.Grace, "grace", maxTimeout),
 		help: "how long a client may keep jobs whose certificate is not\naccepted any more",
 		manual: `Clients' certificates are verified again when the files are loaded again, and
 once a minute. A connection whose client's is not accepted any more ends as soon
@@ -356,7 +356,7 @@ taken, and TIME later in any case.`,
 		help:   "1.2 or 1.3",
 		manual: "The oldest version of TLS that is spoken: 1.2 or 1.3.",
 	}, {
-		name: "stop-delay", value: "TIME", setting: wait(&o.StopDelay, "stop-delay"),
+		name: "stop-delay", value: "TIME", setting: wait(&o.StopDelay, "stop-delay", maxTimeout),
 		help: "how long to serve on after the signal to stop (default: not)",
 		manual: `Go on for TIME after SIGTERM or SIGINT, as long as a balancer needs to notice that
 /readyz and /leaderz say stopping. New clients are served meanwhile. The default is 0.`,
@@ -468,7 +468,7 @@ container) if that is less.`,
 notice. The default is the limit on descriptors (which is raised to the hard
 limit), less 128 or a quarter, whichever is less.`,
 	}, {
-		name: "keepalive", value: "TIME", def: "5m", setting: wait(&o.KeepAlive, "keepalive"),
+		name: "keepalive", value: "TIME", def: "5m", setting: wait(&o.KeepAlive, "keepalive", maxKeepAlive),
 		help: "ask after so long a silence whether a client is there",
 		manual: `Over TCP, the system asks the other end whether it is there when nothing has come
 for TIME, and three times within half of TIME again. Then it ends the connection,
@@ -477,18 +477,18 @@ takes nothing. So the jobs of a worker that has lost its power or its network ar
 ready at once, and it is handed no other. 9h is the most. 0 leaves it to the
 system, which asks after two hours; see tcp(7).`,
 	}, {
-		name: "idle-timeout", value: "TIME", setting: wait(&o.IdleTimeout, "idle-timeout"),
+		name: "idle-timeout", value: "TIME", setting: wait(&o.IdleTimeout, "idle-timeout", maxTimeout),
 		help: "close clients that do nothing for so long (default: never)",
 		manual: `Close connections on which the client has neither sent nor taken a byte for
 TIME, and which neither wait for a job nor hold one. A command or body that
 never gets complete does not keep a connection. The default is 0: never.`,
 	}, {
-		name: "body-timeout", value: "TIME", setting: wait(&o.BodyTimeout, "body-timeout"),
+		name: "body-timeout", value: "TIME", setting: wait(&o.BodyTimeout, "body-timeout", maxTimeout),
 		help: "close clients of whose body nothing comes for so long\n(default: never)",
 		manual: `Close connections on which nothing has come for TIME of a body that a put has
 announced, whether or not they hold jobs. The default is 0: never.`,
 	}, {
-		name: "max-connection-age", value: "TIME", setting: wait(&o.MaxConnectionAge, "max-connection-age"),
+		name: "max-connection-age", value: "TIME", setting: wait(&o.MaxConnectionAge, "max-connection-age", maxTimeout),
 		help: "close connections that are older, in order (default: never)",
 		manual: `Close connections that are TIME old, or up to a tenth less, so that clients
 spread over a balancer's servers again. A connection stays until nothing of a
