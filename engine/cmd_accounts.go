@@ -9,7 +9,7 @@ import (
 // listAccounts lists the accounts, with their limits and what they hold: to a client without
 // the right to see the whole server, its own only.
 func (s *Session) listAccounts(now Time, out *Output) Outcome {
-	all := s.loop.engine.Accounts()
+	all := s.loop.engine.Accounts().Snapshots()
 	if s.client.Flags&restricted != 0 && s.wait.grant.rights&RightAdmin == 0 {
 		own := all[:0]
 		for i := range all {

@@ -31,7 +31,7 @@ func (s *Session) capabilities(out *Output) {
 	y.number("max-tube-name-len", codec.MaxTubeName)
 	y = append(y, "extensions:\n"...)
 	names := extensions[:]
-	if l.engine.RecordsAll() {
+	if l.engine.Log().RecordsAll() {
 		names = slices.Concat(names, workExtensions[:])
 	}
 	for _, name := range names {

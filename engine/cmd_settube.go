@@ -22,7 +22,8 @@ func (s *Session) setTube(now Time, cmd *codec.Command, out *Output) Outcome {
 	if s.refuseToken(cmd.Tube, out) || s.refuseToken(cmd.To, out) {
 		return Done
 	}
-	if e := s.loop.engine; !e.RecordsAll() || cmd.Pairs.Values[codec.KeyLinger] != 0 && !e.RecordsLinger() {
+	log := s.loop.engine.Log()
+	if !log.RecordsAll() || cmd.Pairs.Values[codec.KeyLinger] != 0 && !log.RecordsLinger() {
 		out.Reply(codec.ReplyOutOfMemory)
 		return Done
 	}
@@ -89,26 +90,16 @@ func (x *setTube) change(p *journal.Policy) {
 // listSettings lists the settings of all tubes, or that of one, as far as their tubes are the
 // client's, all as of the moment when it begins.
 func (s *Session) listSettings(now Time, cmd *codec.Command, out *Output) Outcome {
-	if len(cmd.Tube) == 0 {
-		return s.listAllSettings(now, (*yaml).setting, out)
-	}
-	list, pos := s.loop.tx.SettingOf(now, cmd.Tube)
-	return s.list(now, list, pos, (*yaml).setting, out)
+	return s.list(now, cmd.Tube, (*yaml).setting, out)
 }
 
 // listDeadLetters lists where dead letters go, as listSettings does.
 func (s *Session) listDeadLetters(now Time, out *Output) Outcome {
-	return s.listAllSettings(now, (*yaml).deadLetters, out)
+	return s.list(now, nil, (*yaml).deadLetters, out)
 }
 
-func (s *Session) listAllSettings(now Time, show func(*yaml, *journal.Setting), out *Output) Outcome {
-	list, pos := s.loop.engine.AllSettings()
-	return s.list(now, list, pos, show, out)
-}
-
-func (s *Session) list(
-	now Time, list settings.Cursor, pos journal.Pos, show func(*yaml, *journal.Setting), out *Output,
-) Outcome {
+func (s *Session) list(now Time, tube []byte, show func(*yaml, *journal.Setting), out *Output) Outcome {
+	list, pos := s.loop.tx.Settings(now, tube)
 	li := &listing{items: &settingItems{s, list, show}, counted: &settingItems{s, list, show}, pos: pos}
 	return li.turn(s, now, out)
 }

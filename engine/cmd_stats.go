@@ -105,7 +105,7 @@ func (s *Session) stats(now Time, out *Output) {
 	y.duration("rusage-utime", user)
 	y.duration("rusage-stime", system)
 	y.number("uptime", uint64(info.uptime(now).Whole()))
-	log := e.JournalCounters()
+	log := e.Log().Counters()
 	y.number("binlog-oldest-index", uint64(log.Oldest))
 	y.number("binlog-current-index", uint64(log.Current))
 	y.number("binlog-records-migrated", log.Migrated)

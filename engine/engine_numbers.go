@@ -26,15 +26,16 @@ var (
 // member before are gone then. What that one had under way has to have ended before: no loop has
 // sessions of its numbers. Any goroutine may call it once the engine has loops.
 func (e *Engine) GiveNumbers(member, nonce uint64, n int) (given []uint32, pos journal.Pos, err error) {
-	if _, may := e.RecordsHolds(); !may {
+	log := e.Log()
+	if !log.RecordsHolds() {
 		return nil, 0, ErrNoHolds
 	}
-	given, ended, pos, err := e.LoopNumbers.Give(member, nonce, n, e.RecordNumbers)
+	given, ended, pos, err := e.LoopNumbers.Give(member, nonce, n, log.Holds.Numbers)
 	if err != nil {
 		return nil, 0, err
 	}
 	e.endAbsent(ended, pos)
-	if b := e.BarrierPos(); b != 0 {
+	if b := log.Barrier(); b != 0 {
 		pos = b // others may have given them to nobody any more
 	}
 	return given, pos, nil
@@ -45,10 +46,11 @@ func (e *Engine) GiveNumbers(member, nonce uint64, n int) (given []uint32, pos j
 // has one of them. There is nothing to be done, and pos is 0, if it was not given or is gone. Any
 // goroutine may call it once the engine has loops.
 func (e *Engine) EndNumber(number uint32) (pos journal.Pos, err error) {
-	if _, may := e.RecordsHolds(); !may {
+	log := e.Log()
+	if !log.RecordsHolds() {
 		return 0, ErrNoHolds
 	}
-	ended, pos, err := e.LoopNumbers.End(number, e.RecordNumbers)
+	ended, pos, err := e.LoopNumbers.End(number, log.Holds.Numbers)
 	e.endAbsent(ended, pos)
 	return pos, err
 }

@@ -18,6 +18,6 @@ var ownOps = [256]bool{
 func (s *Session) Replied(n int, out *Output) {
 	s.bytesOut += uint64(n)
 	if out.TakeShowState() {
-		out.DependOn(s.loop.engine.BarrierPos())
+		out.DependOn(s.loop.engine.Log().Barrier())
 	}
 }

@@ -220,7 +220,7 @@ func (l *Loop) restore(s *Session, d *Detached, by, now Time) {
 
 // isHanded says that a job was handed over to a session that waits: it has the job, unless that has gone.
 func (s *Session) isHanded(id uint64, now Time) {
-	if s.loop.tx.TubeOf(now, id) != "" {
+	if s.loop.tx.HasReserved(now, &s.client, id) {
 		s.wait.id, s.wait.pos = id, 0
 	}
 }

@@ -143,7 +143,7 @@ func (l *Loop) OpenGranted(s *Session, g *Grant, now Time) bool {
 // openGranted is OpenGranted. A client that goes on had its connection before, and keeps it: meanwhile others may have
 // come, or the account may have got fewer.
 func (l *Loop) openGranted(s *Session, g *Grant, goesOn bool, now Time) error {
-	account := l.engine.AccountNamed(g.of)
+	account := l.engine.Accounts().Named(g.of)
 	if !account.Connect(goesOn) {
 		return ErrConnections
 	}
@@ -177,7 +177,7 @@ func (s *Session) Rate() *account.Rate {
 }
 
 // RateOf is what bounds the commands of a grant's clients, nil where there is no bound.
-func (l *Loop) RateOf(g *Grant) *account.Rate { return l.engine.AccountNamed(g.of).Rate() }
+func (l *Loop) RateOf(g *Grant) *account.Rate { return l.engine.Accounts().Named(g.of).Rate() }
 
 // restrict looks at a command of a restricted session before it is executed. If it is not
 // to be, it answers it.
@@ -185,9 +185,8 @@ func (s *Session) restrict(now Time, cmd *codec.Command, out *Output) (outcome O
 	if !s.mayExecute(cmd) {
 		return s.deny(cmd, out), true
 	}
-	if tube := s.hidden(now, cmd); tube != "" {
+	if tube := s.hidden(now, cmd, out); tube != "" {
 		s.tellDenied(cmd, tube, codec.ReplyNotFound)
-		s.loop.engine.NotFound(out)
 		out.Reply(codec.ReplyNotFound)
 		return Done, true
 	}
@@ -283,17 +282,13 @@ func commandOf(op codec.Op) codec.Op {
 // hidden is the tube, which is not the client's, of the job that a command names; "" where
 // there is nothing to hide. No id is used twice. A job that somebody moves before the command
 // is executed was in the client's tube when the command came.
-func (s *Session) hidden(now Time, cmd *codec.Command) string {
+func (s *Session) hidden(now Time, cmd *codec.Command, out *Output) string {
 	switch cmd.Op {
 	case codec.OpDelete, codec.OpReserveJob, codec.OpKickJob, codec.OpPeek, codec.OpStatsJob, codec.OpMoveJob:
 	default:
 		return "" // the others find only jobs that the client has reserved
 	}
-	tube := s.loop.tx.TubeOf(now, cmd.ID)
-	if tube == "" || s.wait.grant.permits(tube) {
-		return ""
-	}
-	return tube
+	return s.loop.tx.Hides(now, cmd.ID, s.wait.grant.permits, out)
 }
 
 // onlyWorks reports whether the session may change no jobs but those that it has reserved.

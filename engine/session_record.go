@@ -23,9 +23,10 @@ func (l *Loop) OpenAs(s *Session, id uint64, g *Grant, now Time) error {
 // openAs is OpenAs, also for a session that was absent if it goes on again.
 func (l *Loop) openAs(s *Session, id uint64, g *Grant, again bool, now Time) (err error) {
 	var held *shard.ReservationSet
-	records, may := l.engine.RecordsHolds()
+	log := l.engine.Log()
+	records := log.Holds != nil
 	if records {
-		if !may {
+		if !log.RecordsHolds() {
 			return ErrNoHolds
 		}
 		if held, err = l.engine.LoopNumbers.Enter(id, again); err != nil {
@@ -82,7 +83,7 @@ func (s *Session) Record(room *atomic.Int64, now Time) bool {
 	if s.client.Flags&onRecord != 0 {
 		return true
 	}
-	if _, may := e.RecordsHolds(); !may || journal.NumberOf(s.id) == 0 && s.loop.number == 0 {
+	if !e.Log().RecordsHolds() || journal.NumberOf(s.id) == 0 && s.loop.number == 0 {
 		return false
 	}
 	if journal.NumberOf(s.id) == 0 {

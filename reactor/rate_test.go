@@ -44,11 +44,11 @@ func TestAConnectionBeyondItsAccountsLimitIsToldAndClosed(t *testing.T) {
 		ts.dial().do("auth other\r\nuse a\r\n", "AUTHENTICATED\r\nUSING a\r\n") // of no account
 		c.do("list-tube-used\r\n", "USING default\r\n")
 		c.Close()
-		ts.until("its place is free", func() bool { return ts.engine.Accounts()[0].Holds.Connections == 0 })
+		ts.until("its place is free", func() bool { return ts.engine.Accounts().Snapshots()[0].Holds.Connections == 0 })
 		ts.dial().do("auth good\r\n", "AUTHENTICATED\r\n")
 		acme.SetLimits(account.Limits{})
 		ts.dial().do("auth good\r\n", "AUTHENTICATED\r\n")
-		if n := ts.engine.Accounts()[0].RefusedConnections; n != 3 || ts.Stats().Loops[0].Refused != 0 {
+		if n := ts.engine.Accounts().Snapshots()[0].RefusedConnections; n != 3 || ts.Stats().Loops[0].Refused != 0 {
 			t.Errorf("%d refusals are counted", n)
 		}
 	}
@@ -77,7 +77,7 @@ func TestConnectionsBeyondTheLimitAreRefusedAtTheAccountsRate(t *testing.T) {
 			c.send("auth good\r\nlist-tube-used\r\n")
 			refused = append(refused, c)
 		}
-		ts.until("all wait", func() bool { return ts.engine.Accounts()[0].Waits >= 20 })
+		ts.until("all wait", func() bool { return ts.engine.Accounts().Snapshots()[0].Waits >= 20 })
 		refused[0].send("list-tube-used\r\n")
 		ts.dial().do("auth other\r\nuse a\r\n", "AUTHENTICATED\r\nUSING a\r\n")
 		acme.SetLimits(account.Limits{Connections: 1})
@@ -109,7 +109,7 @@ func TestAnAccountBeyondItsRateWaitsAndOthersDoNot(t *testing.T) {
 			other.do("put 0 0 9 1\r\nx\r\n", fmt.Sprintf("INSERTED %d\r\n", n+1))
 		}
 		var waits uint64
-		ts.until("somebody waits", func() bool { waits = ts.engine.Accounts()[0].Waits; return waits > 0 })
+		ts.until("somebody waits", func() bool { waits = ts.engine.Accounts().Snapshots()[0].Waits; return waits > 0 })
 		if n := ts.sum().PendingInput; n == 0 {
 			t.Error("all commands of the account were executed")
 		}
@@ -141,8 +141,8 @@ func TestALongCommandIsDoneAsTheRateAllows(t *testing.T) {
 	}
 	acme.SetLimits(account.Limits{Rate: 1})
 	c.send("flush-tube acme\r\n")
-	ts.until("it waits", func() bool { return ts.engine.Accounts()[0].Waits > 0 })
-	if n := ts.engine.Accounts()[0].Holds.Jobs; n == 0 {
+	ts.until("it waits", func() bool { return ts.engine.Accounts().Snapshots()[0].Waits > 0 })
+	if n := ts.engine.Accounts().Snapshots()[0].Holds.Jobs; n == 0 {
 		t.Error("it was done at once")
 	}
 	acme.SetLimits(account.Limits{})
@@ -190,7 +190,7 @@ func TestClientsThatHaveGoneLeaveTheLine(t *testing.T) {
 		c := ts.dial()
 		c.do("auth good\r\n", "AUTHENTICATED\r\n")
 		c.send(strings.Repeat("list-tube-used\r\n", 3))
-		ts.until("it waits", func() bool { return ts.engine.Accounts()[0].Waits > uint64(n) })
+		ts.until("it waits", func() bool { return ts.engine.Accounts().Snapshots()[0].Waits > uint64(n) })
 	}
 	ts.Revoke(func(*engine.Grant) bool { return true })
 	ts.until("they are closed", func() bool { return ts.sum().Connections == 0 })

@@ -285,7 +285,7 @@ const maxAccountLines = 100
 
 func (s *ownServer) accounts() (l lines) {
 	var all []account.Snapshot
-	if err := s.read(func(serving *metrics.Serving) { all = serving.Engine.Accounts() }); err != nil {
+	if err := s.read(func(serving *metrics.Serving) { all = serving.Engine.Accounts().Snapshots() }); err != nil {
 		return nil
 	}
 	of := func(n, limit int64, show func(int64) string) string {

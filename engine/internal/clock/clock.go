@@ -12,6 +12,10 @@ type Time int64
 // MaxTime is later than everything: never.
 const MaxTime Time = math.MaxInt64
 
+// Always is the time for Engine.Follow of a standby, which does not know when it will
+// serve.
+const Always Time = math.MinInt64
+
 // Second is a second of it.
 const Second Time = 1e9
 

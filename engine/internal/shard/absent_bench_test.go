@@ -19,7 +19,7 @@ func BenchmarkSessionsGoOn(b *testing.B) {
 			for range b.N {
 				b.StopTimer()
 				e := New(Config{Info: testInfo})
-				f := e.Follow(Always)
+				f := e.Follow(clock.Always)
 				f.RecordIn(heldTape{&tape{file: newFile(nil)}})
 				body := make([]byte, 100)
 				for id := range uint64(sessions * each) {

@@ -116,7 +116,7 @@ func TestAbsentSessionsAreWhatTheModelSays(t *testing.T) {
 			return sessionID(numbers[r.IntN(len(numbers))], count)
 		}
 		standby := New(Config{Info: testInfo, Shards: 4})
-		f, fed := standby.Follow(Always), 0
+		f, fed := standby.Follow(clock.Always), 0
 		f.Strict()
 		// some is one of the sessions that are absent, or are not.
 		some := func(absent bool) (uint64, *absentSession) {

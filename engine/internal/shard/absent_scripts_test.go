@@ -182,7 +182,7 @@ func (s *sim) succeed(t *testing.T, record *tape) clock.Time {
 	}
 	cfg.Journal, cfg.Start = nil, cfg.Start.Add(-time.Duration(by))
 	e := newEngine(cfg, placement)
-	f := e.Follow(Always)
+	f := e.Follow(clock.Always)
 	f.Strict()
 	f.feed(t, record.entries)
 	for id, x := range record.jobs { // see heldTape.Put
@@ -206,7 +206,7 @@ func (s *sim) succeed(t *testing.T, record *tape) clock.Time {
 func (s *sim) standbyAgrees(t *testing.T, record *tape) {
 	standby := New(Config{Info: testInfo, Shards: 4})
 	defer standby.Discard()
-	f := standby.Follow(Always)
+	f := standby.Follow(clock.Always)
 	f.Strict()
 	f.feed(t, record.entries)
 	if ours, theirs := s.engine.held(s.engine.ids.Last.Load()), standby.held(s.engine.ids.Last.Load()); ours != theirs || standby.Contradictions() != 0 {

@@ -42,12 +42,8 @@ func (sh *shard) delist(s *keyspace) {
 	s.before, s.after = nil, nil
 }
 
-// Accounts returns a snapshot of each account, in the order in which they were set. Any goroutine may
-// call it; it takes no lock.
-func (e *Shards) Accounts() []account.Snapshot { return e.accounts.Snapshots() }
-
-// AccountNamed returns what is counted of the account of that name, nil if there is none.
-func (e *Shards) AccountNamed(name string) *account.Tally { return e.accounts.Named(name) }
+// Accounts are the accounts of these shards, with what counts for them.
+func (e *Shards) Accounts() *account.Book { return &e.accounts }
 
 // recount gives what the shards hold to accounts that have changed. One caller at a time.
 func (e *Shards) recount() {

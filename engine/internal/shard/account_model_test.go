@@ -135,7 +135,7 @@ func (m *model) accounts(a *rigAccounts) map[string]account.Limits {
 // compareAccounts compares what is counted for accounts with what the model has.
 func (r *rig) compareAccounts() {
 	want := r.model.accounts(r.shares)
-	for _, a := range r.engine.Accounts() {
+	for _, a := range r.engine.Accounts().Snapshots() {
 		if a.Holds != want[a.Name] {
 			r.t.Errorf("account %s of %v counts %+v, want %+v", a.Name, a.Tubes, a.Holds, want[a.Name])
 		}
@@ -205,7 +205,7 @@ func (c *census) accounts() {
 			c.failf("shard %d lists %d keyspaces of %d", sh.number, len(listed), sh.keyspaces.Len())
 		}
 	}
-	for _, a := range c.engine.Accounts() {
+	for _, a := range c.engine.Accounts().Snapshots() {
 		a.Holds.Connections = 0
 		if want := held[d.Named(a.Name)]; a.Holds != want {
 			c.failf("account %s counts %+v, has %+v", a.Name, a.Holds, want)
@@ -221,7 +221,7 @@ func (c *census) holding(h *account.Holding, account *account.Tally, bytes int64
 
 // accountOf is the snapshot of an account.
 func (e *Engine) accountOf(name string) account.Snapshot {
-	for _, a := range e.Accounts() {
+	for _, a := range e.Accounts().Snapshots() {
 		if a.Name == name {
 			return a
 		}

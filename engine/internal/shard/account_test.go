@@ -8,6 +8,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/engine/account"
+	"trellis/engine/internal/clock"
 )
 
 // newAccountSim makes a sim with two accounts, acme and beta, whose tubes begin with their
@@ -176,7 +177,7 @@ func TestTubesThatChangeTheirAccountTakeWhatIsCountedAlong(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	accounts.Set(nil)
-	if n := acme.Limits().Jobs; n != 2 || len(s.engine.Accounts()) != 0 {
+	if n := acme.Limits().Jobs; n != 2 || len(s.engine.Accounts().Snapshots()) != 0 {
 		t.Fatal("accounts that are gone are still there")
 	}
 	c.expect(t, "INSERTED 3\r\n", "put 0 0 9 1\r\nx\r\n")
@@ -212,7 +213,7 @@ func TestAStandbyKnowsWhatAccountsHoldWhenItLeads(t *testing.T) {
 	accounts := new(account.Accounts)
 	e := New(Config{MaxJobSize: 65535, Accounts: accounts})
 	defer e.Discard()
-	f := e.Follow(Always)
+	f := e.Follow(clock.Always)
 	f.Strict()
 	for id := range uint64(4) {
 		if _, err := f.Full(jobRecord(id+1, "acme1"), 1); err != nil {

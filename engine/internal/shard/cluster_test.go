@@ -91,7 +91,7 @@ func TestAStrictFollowerFindsWhatCannotBe(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			e := New(Config{Info: testInfo})
 			defer e.Discard()
-			f := e.Follow(Always)
+			f := e.Follow(clock.Always)
 			f.Strict()
 			for i, step := range x.steps {
 				want := ""
@@ -125,7 +125,7 @@ func TestDigestsDifferInWhateverIsOnRecord(t *testing.T) {
 	digest := func(due clock.Time, records ...journal.Record) journal.Digest {
 		e := New(Config{Info: testInfo, Start: time.Unix(1e9, 0)})
 		defer e.Discard()
-		f := e.Follow(Always)
+		f := e.Follow(clock.Always)
 		for i := range records {
 			if _, err := f.Full(&records[i], uint32(i)+1); err != nil {
 				t.Fatal(err)
@@ -251,7 +251,7 @@ func TestADiscardedEngineHasGivenAllMemoryBack(t *testing.T) {
 	}
 	for range engines {
 		e := New(Config{Info: testInfo})
-		f := e.Follow(Always)
+		f := e.Follow(clock.Always)
 		for id := range uint64(20_000) {
 			r := journal.Record{ID: id + 1, State: journal.Delayed, Due: int64(id), TTR: 9, Kicks: 1, Tube: fmt.Sprint(id % 100), Body: body}
 			if id%1000 == 0 {
@@ -287,7 +287,7 @@ func TestAnEngineServesAnyTimeAfterItsBeginning(t *testing.T) {
 	cfg.Info.Uptime = func() time.Duration { return 77 * time.Second }
 	e := New(cfg)
 	defer e.Discard()
-	f := e.Follow(Always)
+	f := e.Follow(clock.Always)
 	records := &tape{file: newFile(nil)}
 	add := func(at clock.Time, r journal.Record) {
 		f.Stamp(start.UnixNano() + int64(at))

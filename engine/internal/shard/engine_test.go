@@ -11,6 +11,7 @@ import (
 	"trellis/codec"
 	"trellis/engine/account"
 	"trellis/engine/internal/clock"
+	"trellis/engine/internal/record"
 	"trellis/engine/internal/reply"
 	"trellis/engine/stats"
 )
@@ -67,7 +68,7 @@ type Config struct {
 	Shards      int
 	Limits      Limits
 	Accounts    *account.Accounts
-	Journal     Journal
+	Journal     record.Journal
 	Stock       bool
 	SegmentSize int64
 	Start       time.Time

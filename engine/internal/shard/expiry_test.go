@@ -125,7 +125,7 @@ func TestAJobThatCannotBeBuriedIsTriedAgainEverySecond(t *testing.T) {
 func TestAStandbyLetsNothingExpire(t *testing.T) {
 	record := &tape{file: newFile(nil)}
 	e := New(Config{Journal: record})
-	f := e.Follow(Always)
+	f := e.Follow(clock.Always)
 	f.Strict()
 	for id, terms := range []*journal.Terms{{Expires: 5}, {Expires: 50}, {Expires: 5}} {
 		x := &journal.Record{ID: uint64(id + 1), State: journal.Ready, TTR: 1, Tube: "default", Created: 100e9, Keys: journal.Keys{Terms: terms}}

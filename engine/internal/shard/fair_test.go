@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/clock"
 	"trellis/engine/internal/pagedheap"
 )
 
@@ -109,7 +110,7 @@ func TestTidyingTellsWhereJobsWithKeysAre(t *testing.T) {
 func TestAStandbyCountsNoLaps(t *testing.T) {
 	e := New(Config{Info: testInfo, Start: time.Unix(0, 0)})
 	defer e.Discard()
-	f := e.Follow(Always)
+	f := e.Follow(clock.Always)
 	f.Strict()
 	must := func(err error) {
 		t.Helper()

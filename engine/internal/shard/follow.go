@@ -3,13 +3,13 @@ package shard
 import (
 	"bytes"
 	"fmt"
-	"math"
 
 	"trellis/binlog/journal"
 	"trellis/engine/internal/arena"
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
+	"trellis/engine/internal/record"
 )
 
 // Follower feeds an engine with what a journal tells: the one that was left by the
@@ -21,7 +21,7 @@ import (
 type Follower struct {
 	shared *Shards
 	tx     Tx
-	now    clock.Time // delays that have ended by it are over; Always if that is not known
+	now    clock.Time // delays that have ended by it are over; clock.Always if that is not known
 	stamp  clock.Time // when the records were made: jobs that they make ready have been so since then
 
 	strict  bool
@@ -31,10 +31,6 @@ type Follower struct {
 	absent  map[uint64]*ReservationSet // of sessions that have holds, or had, by id
 	sweepAt int                        // how many of them there are when those without are forgotten
 }
-
-// Always is the time for Engine.Follow of a standby, which does not know when it will
-// serve.
-const Always clock.Time = math.MinInt64
 
 // Follow begins to feed the engine. Delays that have ended by now are over, and none lasts
 // longer from now on than its whole length, even if somebody has set the wall clock. At
@@ -65,7 +61,7 @@ func (f *Follower) Stamp(wall int64) { f.stamp = max(f.stamp, f.shared.sinceStar
 
 // RecordIn says in which journal the engine records what its sessions do. Before Serve,
 // it replaces that of the engine's Config.
-func (f *Follower) RecordIn(j Journal) { f.shared.RecordIn(j) }
+func (f *Follower) RecordIn(j record.Journal) { f.shared.RecordIn(j) }
 
 // Full takes the whole state of a job, or a tombstone, which replaces an earlier one. It
 // returns where that stood.
@@ -85,7 +81,7 @@ func (f *Follower) Full(r *journal.Record, segment uint32) (replaced journal.For
 		if old == sh && same && j.ttr == max(r.TTR, 1) && old.hasKeys(j, &r.Keys) &&
 			j.created == e.sinceStart(r.Created) && bytes.Equal(old.body(j), r.Body) {
 			j.onRecord(r, segment)
-			if j.state != reserved || f.now == Always || r.State != journal.Ready { // otherwise it was moved, and is reserved
+			if j.state != reserved || f.now == clock.Always || r.State != journal.Ready { // otherwise it was moved, and is reserved
 				err = f.apply(old, ref, j, r)
 			}
 			old.unlock(&f.tx)
@@ -175,7 +171,7 @@ func (f *Follower) tombstone(r *journal.Record, segment uint32) (replaced journa
 	*j = job{Links: queue.Links{ID: r.ID}, segment: segment}
 	f.shared.ids.Put(r.ID, ids.PlaceOf(sh.number, ref))
 	end := f.shared.sinceStart(r.Due)
-	if f.now != Always {
+	if f.now != clock.Always {
 		end = min(end, f.now+f.shared.lasting(&r.Keys)) // although somebody may have set the clock
 	}
 	k := newKeyed(r.ID, &r.Keys)
@@ -314,7 +310,7 @@ func (f *Follower) apply(sh *shard, ref ref, j *job, r *journal.Record) error {
 	if r.State == journal.Stays {
 		return sh.stay(ref, j, &ch)
 	}
-	if ch.to == delayed && f.now != Always {
+	if ch.to == delayed && f.now != clock.Always {
 		ch.at = min(ch.at, f.now+clock.Seconds(r.Delay))
 		if ch.at <= f.now {
 			ch.to = ready

@@ -197,7 +197,7 @@ func followAnother(t *testing.T, onRecord bool) {
 		}
 
 		standby := New(Config{Shards: 4, Info: testInfo, Start: time.Unix(1e9+5, 0)})
-		follower := standby.Follow(Always)
+		follower := standby.Follow(clock.Always)
 		fed := 0
 		if onRecord {
 			follower.Strict()
@@ -332,7 +332,7 @@ func (e *Engine) discardAll() {
 // delays end when it begins to serve, and not before.
 func TestNothingBecomesReadyInAStandbyBeforeItServes(t *testing.T) {
 	s := newSim(100, 1)
-	f := s.engine.Follow(Always)
+	f := s.engine.Follow(clock.Always)
 	for i, due := range []int64{-1e9, 0, 1, 1e9, 2e9} {
 		r := journal.Record{ID: uint64(i + 1), State: journal.Delayed, TTR: 9, Delay: 5, Due: s.engine.wall(0) + due, Tube: "default"}
 		if _, err := f.Full(&r, 1); err != nil {
@@ -399,7 +399,7 @@ func BenchmarkPromotion(b *testing.B) {
 			for range b.N {
 				b.StopTimer()
 				e := New(Config{Info: testInfo})
-				f := e.Follow(Always)
+				f := e.Follow(clock.Always)
 				began := time.Now()
 				body := make([]byte, 100)
 				for id := range uint64(jobs) {
@@ -444,7 +444,7 @@ func TestAStandbyGivesMemoryBack(t *testing.T) {
 	const n = 20_000
 	e := New(Config{Info: testInfo})
 	defer e.Discard()
-	f := e.Follow(Always)
+	f := e.Follow(clock.Always)
 	f.Strict()
 	body, large := make([]byte, 500), make([]byte, 200_000)
 	for id := range uint64(n) {

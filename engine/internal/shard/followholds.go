@@ -14,7 +14,7 @@ import (
 // wherever it stood. A job that is not known is passed over. Where holds do not outlive the
 // server, the job is ready.
 func (f *Follower) Hold(h *journal.Hold) error {
-	if f.now == Always && len(f.absent) >= f.sweepAt {
+	if f.now == clock.Always && len(f.absent) >= f.sweepAt {
 		f.sweep()
 	}
 	sh, ref, j := f.lockJob(h.ID)
@@ -25,12 +25,12 @@ func (f *Follower) Hold(h *journal.Hold) error {
 		f.contradiction(true)
 		return nil
 	}
-	if h.Session == 0 && f.now != Always {
+	if h.Session == 0 && f.now != clock.Always {
 		return f.outlasted(sh, ref, j, h)
 	}
 	ch := sh.present(j)
 	ch.counters.reserves = max(h.Reserves, 1) // a reserved job has counters
-	if f.now != Always {
+	if f.now != clock.Always {
 		ch.to, ch.at = ready, 0
 	} else {
 		s := f.session(h.Session)

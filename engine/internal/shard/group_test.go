@@ -75,7 +75,7 @@ type successor struct {
 func restarted(t *testing.T, entries []entry) successor {
 	t.Helper()
 	x := successor{newSim(100, 1), &tape{file: newFile(nil)}}
-	f := x.engine.Follow(Always)
+	f := x.engine.Follow(clock.Always)
 	f.feed(t, entries)
 	for i := range entries { // the last state of each job
 		r := &entries[i].record
@@ -356,7 +356,7 @@ func TestARefusedPutLeavesItsGroupsAsTheyWere(t *testing.T) {
 
 // A record of a held job without a group is refused, not held for ever.
 func TestAHeldJobWithoutAGroupIsNotFollowed(t *testing.T) {
-	f := New(Config{}).Follow(Always)
+	f := New(Config{}).Follow(clock.Always)
 	if _, err := f.Full(groupJob(1, "default", journal.Held, journal.Terms{Group: "g"}), 1); err == nil {
 		t.Error("a full record of one is taken")
 	}

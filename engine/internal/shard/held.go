@@ -342,6 +342,6 @@ func (sh *shard) fireFirst(l *heldList) error {
 // GroupNamed returns the counts of the group of that name, which are 0 if there is none.
 func (e *Shards) GroupNamed(name string, out *reply.Output) stats.Group {
 	n := e.groups.Look(name)
-	e.NotFound(out) // members and held jobs have come and gone in any shard
+	e.notFound(out) // members and held jobs have come and gone in any shard
 	return n
 }

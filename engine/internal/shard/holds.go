@@ -8,43 +8,6 @@ import (
 	"trellis/engine/internal/reply"
 )
 
-// Holds is a further set of methods of a [Journal] that other servers share. They make the
-// reservations of sessions on record outlive the server. No method waits, and none is refused
-// while this server was not replaced.
-type Holds interface {
-	// RecordsHolds reports whether all who read the journal can read what follows. It never
-	// becomes false again.
-	RecordsHolds() bool
-	// RecordsAll tells the same of all records that this program knows. It never becomes false
-	// again, either.
-	RecordsAll() bool
-	// Hold records a reservation, or that its time to run ends at another time.
-	Hold(h *journal.Hold) (journal.Pos, error)
-	// EndHold records a job's changed state, as Update does: the time to run of a hold has ended.
-	EndHold(r *journal.Record) (journal.Pos, error)
-	// Close records the end of a session: all that it holds is ready.
-	Close(session uint64) (journal.Pos, error)
-	// Numbers records numbers of loops that were given, or are gone.
-	Numbers(n *journal.Numbers) (journal.Pos, error)
-	// DeleteFor is Delete, by a command.
-	DeleteFor(id uint64, former journal.Former, by journal.Origin) (journal.Pos, error)
-}
-
-// RecordsAll reports whether all who read the journal can read whatever this program writes. Where it
-// does not, only records of reservations are asked for, after RecordsHolds.
-func (e *Shards) RecordsAll() bool { return e.holds == nil || e.holds.RecordsAll() }
-
-// RecordsLinger reports whether all who read the journal can read a setting by which jobs linger.
-func (e *Shards) RecordsLinger() bool { return e.holds == nil }
-
-// RecordsHolds reports whether reservations are to be on record, and whether all who read the journal can read that.
-func (e *Shards) RecordsHolds() (records, may bool) {
-	return e.holds != nil, e.holds != nil && e.holds.RecordsHolds()
-}
-
-// RecordNumbers records numbers of loops. It is called only where recordsHolds allows it.
-func (e *Shards) RecordNumbers(n *journal.Numbers) (journal.Pos, error) { return e.holds.Numbers(n) }
-
 // A holder is a session on record, in the sight of a shard. The session's loop owns it, or
 // whoever has claimed the session.
 type holder struct {

@@ -109,7 +109,7 @@ func TestAStandbyHoldsWhatIsOnRecord(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			e := New(Config{Info: testInfo, Start: time.Unix(0, 0)})
 			defer e.Discard()
-			f := e.Follow(Always)
+			f := e.Follow(clock.Always)
 			f.Strict()
 			for i, step := range x.steps {
 				if err := step(f); err != nil {
@@ -137,7 +137,7 @@ func TestAStandbyHoldsWhatIsOnRecord(t *testing.T) {
 func TestRecordsOfHoldsMayComeTwiceWhileASnapshotIsLoaded(t *testing.T) {
 	e := New(Config{Info: testInfo})
 	defer e.Discard()
-	f := e.Follow(Always)
+	f := e.Follow(clock.Always)
 	full := &journal.Record{ID: 1, State: journal.Ready, Tube: "a", TTR: 9}
 	_, err := f.Full(full, 1)
 	for _, err := range []error{
@@ -179,7 +179,7 @@ func TestAServerAloneHoldsNothing(t *testing.T) {
 func TestAStandbyForgetsSessionsThatHoldNothing(t *testing.T) {
 	e := New(Config{Info: testInfo})
 	defer e.Discard()
-	f := e.Follow(Always)
+	f := e.Follow(clock.Always)
 	for id := range uint64(2) {
 		if _, err := f.Full(&journal.Record{ID: id + 1, State: journal.Ready, Tube: "a", TTR: 9}, 1); err != nil {
 			t.Fatal(err)

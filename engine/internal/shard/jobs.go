@@ -15,7 +15,7 @@ import (
 func (c *Tx) Delete(now clock.Time, id uint64, by *Client, mustHave bool, out *reply.Output) error {
 	sh, r, j := c.shared.lockJob(c, id, now)
 	if sh == nil {
-		return c.shared.NotFound(out)
+		return c.shared.notFound(out)
 	}
 	if !sh.worksOn(by, j) && (j.state == reserved || mustHave) {
 		return c.refuse(sh, out)
@@ -70,7 +70,7 @@ func (c *Tx) Touch(now clock.Time, id uint64, by *Client, out *reply.Output) err
 func (c *Tx) KickJob(now clock.Time, id uint64, out *reply.Output) error {
 	sh, r, j := c.shared.lockJob(c, id, now)
 	if sh == nil {
-		return c.shared.NotFound(out)
+		return c.shared.notFound(out)
 	}
 	if j.state != buried && j.state.shown() != delayed {
 		return c.refuse(sh, out)
@@ -103,7 +103,7 @@ func (c *Tx) MoveJob(now clock.Time, id uint64, by *Client, tube string, out *re
 func (c *Tx) Peek(now clock.Time, id uint64, out *reply.Output) error {
 	sh, _, j := c.shared.lockJob(c, id, now)
 	if sh == nil {
-		return c.shared.NotFound(out)
+		return c.shared.notFound(out)
 	}
 	sh.appendFound(out, j)
 	sh.unlock(c)
@@ -141,7 +141,7 @@ func (c *Tx) peekFirst(sh *shard, t *tube, of state, out *reply.Output) error {
 func (c *Tx) Job(now clock.Time, id uint64, out *reply.Output) (x stats.Job, err error) {
 	sh, _, j := c.shared.lockJob(c, id, now)
 	if sh == nil {
-		return x, c.shared.NotFound(out)
+		return x, c.shared.notFound(out)
 	}
 	defer sh.unlock(c)
 	out.DependOn(sh.dependsOn(sh.now))

@@ -5,38 +5,9 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/engine/internal/clock"
+	"trellis/engine/internal/record"
 	"trellis/engine/internal/reply"
 )
-
-// Journal makes changes outlive the process. The engine calls it under the lock
-// of the job's shard, so that a job's changes are on record in the order in
-// which they happened; only a job that nobody can know of yet may be put without
-// that lock. No method waits, for a disk or for anything else, or calls the
-// engine. An error means that nothing was recorded; the engine then changes
-// nothing either. After [journal.ErrRoom] somebody calls [Engine.Room] when trying
-// again makes sense. A binlog.Log is one.
-type Journal interface {
-	// Put records a new job.
-	Put(r *journal.Record) (journal.Ticket, error)
-	// Update records a job's changed state. It ignores what never changes.
-	Update(r *journal.Record) (journal.Pos, error)
-	// Delete records the end of a job or a tombstone. A full disk is no reason for it to
-	// fail.
-	Delete(id uint64, former journal.Former) (journal.Pos, error)
-	// Move records all of a job again, so that the former record is no longer needed.
-	Move(r *journal.Record, former journal.Former) (journal.Ticket, error)
-	// Replace records all of a job again because it goes to another tube, and needs
-	// room as Put does; or it records that the job is deleted and leaves a tombstone, for
-	// which it needs no more room than Delete.
-	Replace(r *journal.Record, former journal.Former) (journal.Ticket, error)
-	// Set records a tube's setting, which replaces the one of before, or its end. It is called under the lock
-	// of the tube's shard.
-	Set(s *journal.Setting) (journal.Pos, error)
-	// Committed is the position up to which the record is safe.
-	Committed() journal.Pos
-	// Counters are for the command stats.
-	Counters() journal.Counters
-}
 
 // journalShard is what a shard knows of its records. The shard's lock guards all of
 // it but lastEnd.
@@ -169,7 +140,7 @@ func (sh *shard) recordDelete(j *job, out *reply.Output) error {
 }
 
 // Migrate records all of a job again if its last full record stands in the given
-// segment of the journal. It returns what [Journal.Move] does. Any goroutine may
+// segment of the journal. It returns what [record.Journal.Move] does. Any goroutine may
 // call it.
 func (e *Shards) Migrate(id uint64, segment uint32) error {
 	p := e.ids.Get(id)
@@ -221,30 +192,7 @@ func (sh *shard) recordTaken(j *job, out *reply.Output) error {
 	return sh.record(j, &ch, out)
 }
 
-// Barrier is a further method of a [Journal] that other servers share, one of which may
-// take over. There the commit of a record proves that the record is safe; but a reply
-// that only shows state may come from a server that does not know yet that it was
-// replaced, and the state may be another one by now.
-type Barrier interface {
-	// Barrier returns a position that is committed only if this server was not
-	// replaced when Barrier was called, and only when all that was recorded before is
-	// committed. Like the methods of Journal it does not wait.
-	Barrier() journal.Pos
-}
-
-// BarrierPos returns a position in the journal that is committed only if this server was not replaced before. It is 0
-// if there is no such journal.
-func (e *Shards) BarrierPos() journal.Pos {
-	if e.barrier == nil {
-		return 0
-	}
-	return e.barrier.Barrier()
-}
-
-// JournalCounters are those of the journal, zero without one.
-func (e *Shards) JournalCounters() (n journal.Counters) {
-	if log := e.cfg.Journal; log != nil {
-		n = log.Counters()
-	}
-	return n
+// Log is the journal, in the sight of loops and commands.
+func (e *Shards) Log() record.Log {
+	return record.Log{Journal: e.cfg.Journal, Lead: e.barrier, Holds: e.holds}
 }

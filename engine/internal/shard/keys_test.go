@@ -116,7 +116,7 @@ func TestTombstonesOfALogGoByTheWallClock(t *testing.T) {
 // A tombstone of a standby ends when the standby serves, and not before.
 func TestTombstonesDoNotEndInAStandby(t *testing.T) {
 	s := newSim(100, 1)
-	f := s.engine.Follow(Always)
+	f := s.engine.Follow(clock.Always)
 	r := journal.Record{ID: 1, State: journal.Deleted, Due: s.engine.wall(0), Tube: "t", Keys: journal.Keys{Unique: "k", Seconds: 9}}
 	if _, err := f.Full(&r, 1); err != nil {
 		t.Fatal(err)

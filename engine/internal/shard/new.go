@@ -11,6 +11,7 @@ import (
 	"trellis/engine/internal/hashtable"
 	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
+	"trellis/engine/internal/record"
 )
 
 // Init makes n shards, a power of two, at time 0. Tubes are placed by seed. recordIn and ClockSet follow.
@@ -59,10 +60,10 @@ func (e *Shards) ClockSet(start time.Time) {
 }
 
 // RecordIn makes changes go into a journal, nil for none.
-func (e *Shards) RecordIn(j Journal) {
+func (e *Shards) RecordIn(j record.Journal) {
 	e.cfg.Journal = j
-	e.barrier, _ = j.(Barrier)
-	if e.holds, _ = j.(Holds); e.holds == nil {
+	e.barrier, _ = j.(record.Barrier)
+	if e.holds, _ = j.(record.Holds); e.holds == nil {
 		e.reservations, _ = j.(Reservations)
 	}
 }

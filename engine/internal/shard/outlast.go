@@ -11,7 +11,7 @@ import (
 // starts has those jobs as orphans. While a tube does not linger nothing is recorded of its reservations, so that all
 // of them are when it begins to.
 
-// Reservations is a further method of a [Journal] that no other server shares.
+// Reservations is a further method of a [record.Journal] that no other server shares.
 type Reservations interface {
 	// Hold records a reservation of no session on record, or that its time to run ends at another time.
 	Hold(h *journal.Hold) (journal.Pos, error)

@@ -135,7 +135,7 @@ var errNoMemory = errors.New("there is no room for a job")
 // the put are the loop's then.
 func (c *Tx) setExpiry(t *tube, in *Incoming) {
 	p := t.policy
-	if p == nil || p.Expire == 0 || in.timed || !c.shared.RecordsAll() {
+	if p == nil || p.Expire == 0 || in.timed || !c.shared.Log().RecordsAll() {
 		return
 	}
 	before, keys := keysFootprint(in.keys), &c.keys
@@ -154,7 +154,7 @@ func (c *Tx) admit(t *tube, size uint32, keys *journal.Keys) (account *account.T
 	if keys == nil && account == nil {
 		return nil, c.charge(size, nil)
 	}
-	if keys != nil && keys.Terms != nil && !c.shared.RecordsAll() {
+	if keys != nil && keys.Terms != nil && !c.shared.Log().RecordsAll() {
 		return nil, false
 	}
 	if account != nil && !account.Admit(jobFootprint(size, keys)) {

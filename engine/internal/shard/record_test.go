@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/clock"
 )
 
 // recordedSim is an engine whose sessions are all on record, and what it records.
@@ -237,7 +238,7 @@ func TestWhoTakesOfficeEndsAllHoldsByRecords(t *testing.T) {
 	for _, name := range []string{"next", "other"} {
 		e := New(Config{Info: testInfo, Start: time.Unix(0, 0)})
 		defer e.Discard()
-		members[name] = e.Follow(Always)
+		members[name] = e.Follow(clock.Always)
 		members[name].Strict()
 		members[name].feed(t, first.entries)
 	}

@@ -111,7 +111,7 @@ func (c *Tx) ReserveJob(
 ) (works bool, err error) {
 	sh, r, j := c.shared.lockJob(c, id, now)
 	if sh == nil {
-		return false, c.shared.NotFound(out)
+		return false, c.shared.notFound(out)
 	}
 	if j.state == reserved && sh.mayAdopt(cl, j) {
 		pos := sh.dependsOn(sh.now)

@@ -63,7 +63,7 @@ func (f *file) digest(t *testing.T) journal.Digest {
 	t.Helper()
 	e := New(Config{Info: testInfo, Shards: 1})
 	defer e.Discard()
-	if err := f.tell(e.Follow(Always)); err != nil {
+	if err := f.tell(e.Follow(clock.Always)); err != nil {
 		t.Fatal(err)
 	}
 	return e.digestAt(t, clock.MaxTime)
@@ -222,7 +222,7 @@ func TestTheEndOfASessionOnRecordComesBeforeWhatItMakesOfItsJobs(t *testing.T) {
 	}
 	standby := New(Config{Info: testInfo, Shards: 4})
 	defer standby.Discard()
-	f := standby.Follow(Always)
+	f := standby.Follow(clock.Always)
 	f.Strict()
 	f.feed(t, record.entries)
 	if ours, theirs := s.engine.digestAt(t, clock.MaxTime), standby.digestAt(t, clock.MaxTime); ours != theirs || standby.Contradictions() != 0 {

@@ -57,8 +57,12 @@ func (c *Tx) ChangeSetting(now clock.Time, tube string, change func(*journal.Pol
 	return err
 }
 
-// SettingOf returns the setting of the tubes of that name, as a list of one or none, and what that depends on.
-func (c *Tx) SettingOf(now clock.Time, tube []byte) (list settings.Cursor, pos journal.Pos) {
+// Settings returns all settings by the names of their tubes, or that of the tubes of one name, as a list of one or
+// none; and what that depends on.
+func (c *Tx) Settings(now clock.Time, tube []byte) (list settings.Cursor, pos journal.Pos) {
+	if len(tube) == 0 {
+		return c.shared.settings.Snapshot()
+	}
 	sh := c.shared.shardFor(tube)
 	sh.lock(c, now)
 	x := sh.settings[string(tube)]
@@ -68,9 +72,6 @@ func (c *Tx) SettingOf(now clock.Time, tube []byte) (list settings.Cursor, pos j
 	}
 	return list, c.shared.settings.Recorded()
 }
-
-// AllSettings returns all settings by the names of their tubes, and what they depend on.
-func (e *Shards) AllSettings() (settings.Cursor, journal.Pos) { return e.settings.Snapshot() }
 
 // setting is that of a tube, the defaults if it has none.
 func (sh *shard) setting(tube string) journal.Setting {

@@ -15,6 +15,7 @@ import (
 	"trellis/engine/internal/ids"
 	"trellis/engine/internal/numbers"
 	"trellis/engine/internal/queue"
+	"trellis/engine/internal/record"
 	"trellis/engine/internal/settings"
 )
 
@@ -30,8 +31,8 @@ type Shards struct {
 	accounts account.Book
 	usage    usage
 	groups   groups.Table
-	barrier  Barrier // the journal's, nil if it has none
-	holds    Holds   // the journal's, nil if it has none
+	barrier  record.Barrier // the journal's, nil if it has none
+	holds    record.Holds   // the journal's, nil if it has none
 
 	reservations Reservations // the journal's, nil if it has none, or holds
 
@@ -54,7 +55,7 @@ type Shards struct {
 // A settled is what all shards go by.
 type settled struct {
 	Limits  Limits
-	Journal Journal
+	Journal record.Journal
 	Stock   bool // see Config.Stock
 }
 

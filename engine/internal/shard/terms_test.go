@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/clock"
 )
 
 // unread is a journal that not all who read it may be told of terms.
@@ -85,7 +86,7 @@ func TestTermsGoAlongWithTheirJob(t *testing.T) {
 	}
 	has(2, &journal.Keys{Terms: &journal.Terms{Group: "i"}})
 
-	f := New(Config{}).Follow(Always)
+	f := New(Config{}).Follow(clock.Always)
 	for range 2 { // a record may come twice, and a later one may differ in its terms only
 		for _, x := range []*journal.Record{&record.jobs[1].full, &record.jobs[2].full} {
 			if _, err := f.Full(x, 1); err != nil {

@@ -141,7 +141,7 @@ func (c *Tx) lockReserved(now clock.Time, id uint64, by *Client, out *reply.Outp
 	sh, r, j = c.shared.lockJob(c, id, now)
 	switch {
 	case sh == nil:
-		_ = c.shared.NotFound(out)
+		_ = c.shared.notFound(out)
 	case !sh.worksOn(by, j):
 		_ = c.refuse(sh, out)
 		return nil, 0, nil
@@ -164,7 +164,7 @@ func (c *Tx) lockJobWith(
 	for {
 		p := c.shared.ids.Get(id)
 		if p == 0 {
-			_ = c.shared.NotFound(out)
+			_ = c.shared.notFound(out)
 			return nil, 0, nil, 0
 		}
 		sh = c.shared.shards[p.Shard()]
@@ -177,8 +177,8 @@ func (c *Tx) lockJobWith(
 	}
 }
 
-// NotFound ends an operation on a job that is in no shard: out depends on the last ends in all of them.
-func (e *Shards) NotFound(out *reply.Output) error {
+// notFound ends an operation on a job that is in no shard: out depends on the last ends in all of them.
+func (e *Shards) notFound(out *reply.Output) error {
 	if e.cfg.Journal != nil {
 		for _, sh := range e.shards {
 			out.DependOn(sh.dependsOnEnds())
@@ -219,14 +219,20 @@ func (e *Shards) lockRecord(c *Tx, id uint64, now clock.Time, tombstones bool) (
 	}
 }
 
-// TubeOf returns the name of the tube of a job, "" if there is no such job.
-func (c *Tx) TubeOf(now clock.Time, id uint64) string {
+// Hides returns the name of the tube of a job that is not permitted, which ends the operation as one on a job that is
+// in no shard. It returns "" if the job is permitted, or there is none.
+func (c *Tx) Hides(now clock.Time, id uint64, permits func(tube string) bool, out *reply.Output) (tube string) {
 	sh, _, j := c.shared.lockJob(c, id, now)
 	if sh == nil {
 		return ""
 	}
-	defer sh.unlock(c)
-	return sh.tubes[j.tube].name
+	tube = sh.tubes[j.tube].name
+	sh.unlock(c)
+	if permits(tube) {
+		return ""
+	}
+	_ = c.shared.notFound(out)
+	return tube
 }
 
 // Hold stops time, or lets it go on. While it stands still no deadline is met, whoever looks, so that

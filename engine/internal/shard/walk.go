@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/clock"
 	"trellis/engine/internal/ids"
 )
 
@@ -79,7 +80,7 @@ type walk struct {
 // visit shows a job, if there is one of that id.
 func (w *walk) visit(id uint64) (visited bool, err error) {
 	// Nothing becomes due by the clock of somebody who only looks.
-	sh, _, j := w.shared.lockRecord(&w.tx, id, Always, true)
+	sh, _, j := w.shared.lockRecord(&w.tx, id, clock.Always, true)
 	if sh == nil {
 		return false, nil
 	}

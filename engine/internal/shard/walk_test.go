@@ -207,7 +207,7 @@ func (e *Engine) skipIDs(n uint64) {
 func compareWalked(t *rapid.T, s *sim, seen []walked, entries []entry) {
 	copied := New(Config{Shards: 2, Info: testInfo, Start: time.Unix(1e9-7, 0)})
 	defer copied.Discard()
-	f := copied.Follow(Always)
+	f := copied.Follow(clock.Always)
 	for i := range seen {
 		x := &seen[i]
 		_, err := f.Full(&x.record, 1)
@@ -393,7 +393,7 @@ func TestJobsThatStayAreSeenByEveryWalkBesideRunningLoops(t *testing.T) {
 func TestJobsThatStayAreSeenByEveryWalkBesideAFollower(t *testing.T) {
 	e := New(Config{Info: testInfo})
 	defer e.Discard()
-	f := e.Follow(Always)
+	f := e.Follow(clock.Always)
 	f.Strict()
 	put := func(id uint64, body string) {
 		if _, err := f.Full(&journal.Record{ID: id, State: journal.Ready, TTR: 9, Tube: fmt.Sprint("t", id%9), Body: []byte(body)}, 1); err != nil {
@@ -449,7 +449,7 @@ func BenchmarkWalk(b *testing.B) {
 	const jobs = 1_000_000
 	e := New(Config{Info: testInfo})
 	defer e.Discard()
-	f := e.Follow(Always)
+	f := e.Follow(clock.Always)
 	body := make([]byte, 100)
 	for id := range uint64(jobs) {
 		if _, err := f.Full(&journal.Record{ID: id + 1, State: journal.Ready, TTR: 9, Tube: "default", Body: body}, 1); err != nil {

@@ -22,7 +22,7 @@ func TestAnAccountsLineSaysItsTubesAndLimits(t *testing.T) {
 	s, _ := newStore(t, "a "+hashOf("a")+" put *\n"+
 		"account acme tubes acme/*,shared max-jobs 1000000 max-memory 2Gi max-tubes 1000 max-connections 500 max-keys 100000 rate 5000/s # team\n"+
 		"account beta rate 0/s max-memory 1.5GB tubes beta\n")
-	list := s.serves(t).Accounts()
+	list := s.serves(t).Accounts().Snapshots()
 	if len(list) != 2 || list[0].Name != "acme" || list[1].Name != "beta" {
 		t.Fatalf("%+v", list)
 	}
@@ -39,7 +39,7 @@ func TestAnAccountsLineSaysItsTubesAndLimits(t *testing.T) {
 
 func TestAClientMayBeNamedAccount(t *testing.T) {
 	s, _ := newStore(t, "account "+hashOf("a")+" put *\naccount uid:7 put,work a,b account b\naccount b tubes b\n")
-	if s.token("a") == nil || len(s.serves(t).Accounts()) != 1 {
+	if s.token("a") == nil || len(s.serves(t).Accounts().Snapshots()) != 1 {
 		t.Fatal("it is not known")
 	}
 }
@@ -86,7 +86,7 @@ func TestThereAreNotMoreAccountsThanCanBeShown(t *testing.T) {
 	if err == nil || err.Error() != "f:1001: account a1000: there are 1000 accounts before it, and no more are possible" {
 		t.Error(err)
 	}
-	if n := len(s.serves(t).Accounts()); n != maxAccounts {
+	if n := len(s.serves(t).Accounts().Snapshots()); n != maxAccounts {
 		t.Errorf("there are %d", n)
 	}
 }
@@ -99,7 +99,7 @@ func TestAccountsChangeWithTheFile(t *testing.T) {
 	a, b := s.token("a"), s.token("b")
 	limits := func() string {
 		var all []string
-		for _, x := range e.Accounts() {
+		for _, x := range e.Accounts().Snapshots() {
 			all = append(all, fmt.Sprintf("%s%v%d", x.Name, x.Tubes, x.Limits.Jobs))
 		}
 		return strings.Join(all, " ")
