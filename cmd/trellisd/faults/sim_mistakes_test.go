@@ -19,8 +19,8 @@ type hasty struct {
 	made  atomic.Int64 // answers
 }
 
-// mostMade is how many answers a process makes up: a leader and a follower that it believes too much of send messages to
-// each other as fast as they can.
+// mostMade is how many answers a process makes up: a leader and a follower that it believes too much of send messages
+// to each other as fast as they can.
 const mostMade = 300
 
 func (h *hasty) Send(m *raftpb.Message) {

@@ -3,6 +3,7 @@
 package faults_test
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // mistake is one that a rule of the program keeps it from: text of a file that is replaced before it is compiled, or
@@ -86,7 +88,8 @@ var mistakes = []mistake{
 	},
 	{
 		name: "there is no fence", file: clusterFiles + "trunks.go",
-		text: "c.Version, c.Term, c.Fence = version, s.leadership.Term(), fence", instead: "c.Version, c.Term = version, s.leadership.Term()",
+		text:    "c.Version, c.Term, c.Fence = version, s.leadership.Term(), fence",
+		instead: "c.Version, c.Term = version, s.leadership.Term()",
 	},
 	{
 		name: "a loop is gone as soon as it has no trunk", file: clusterFiles + "gone.go",
@@ -111,12 +114,15 @@ func TestPlantedMistakesAreFound(t *testing.T) {
 			if text, err := build.CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, text)
 			}
-			run := exec.Command(program, "-test.run=^TestHistories$", "-test.timeout=0", "-seed=1", "-runs="+seeds, "-first")
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // a mistake may keep a history from its end
+			defer cancel()
+			run := exec.CommandContext(ctx, program,
+				"-test.run=^TestHistories$", "-test.timeout=0", "-seed=1", "-runs="+seeds, "-first")
 			run.Env = append(os.Environ(), "GOMAXPROCS=1", "TRELLIS_PLANTED="+m.planted)
-			text, _ := run.CombinedOutput()
+			text, err := run.CombinedOutput()
 			found := wrong.FindSubmatch(text)
 			if found == nil {
-				t.Fatalf("not found with %s seeds: %s", seeds, text)
+				t.Fatalf("not found with %s seeds in 5 minutes: %v: %s", seeds, err, text)
 			}
 			t.Logf("seed %s: %.150s", found[1], found[2])
 		})

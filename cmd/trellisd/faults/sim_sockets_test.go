@@ -245,7 +245,8 @@ func (s *sockets) drop(b *bridge) {
 	b.conn.finish()
 }
 
-// raw is a system call that does not wait. The runtime is not told of it: it might have another goroutine run meanwhile.
+// raw is a system call that does not wait. The runtime is not told of it: it might have another goroutine run
+// meanwhile.
 func raw(number uintptr, fd int, p unsafe.Pointer, n int) (int, error) {
 	r, _, errno := unix.RawSyscall6(number, uintptr(fd), uintptr(p), uintptr(n), 0, 0, 0)
 	if errno != 0 {

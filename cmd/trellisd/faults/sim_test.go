@@ -105,24 +105,37 @@ func TestHistories(t *testing.T) {
 }
 
 // A seed says what happens: played again, it has the same trace. The runtime interferes when the machine takes the
-// processor away for long, so a trace may be another one now and then.
+// processor away, so that a history that has waited for it may have another one.
 func TestASeedIsPlayedAgain(t *testing.T) {
 	if servertest.RaceEnabled {
 		t.Skip("the race detector runs goroutines in an order that no seed decides")
 	}
 	undisturbed(t)
+	const (
+		tries    = 5
+		patience = 5 * time.Millisecond // the runtime interrupts a goroutine that seems to have run for 10 ms
+	)
 	for s := uint64(1); s <= 3; s++ {
 		seen := map[uint64]bool{}
-		for range 5 {
+		calm := 0 // histories that have not waited
+		for range tries {
+			began, used := time.Now(), processorTime()
 			sum := planOf(s).run(t).sum
+			if time.Since(began)-(processorTime()-used) < patience {
+				calm++
+			}
 			runtime.GC()
 			if seen[sum] {
 				break
 			}
 			seen[sum] = true
 		}
-		if len(seen) == 5 {
-			t.Errorf("seed %d has five traces", s)
+		switch {
+		case len(seen) < tries:
+		case calm > tries/2:
+			t.Errorf("seed %d has %d traces, and %d of its histories have not waited for the processor", s, tries, calm)
+		default:
+			t.Skipf("seed %d has %d traces, but only %d of its histories have not waited for the processor", s, tries, calm)
 		}
 	}
 }
