@@ -196,7 +196,7 @@ func TestOrphansOfTheServerBeforeLinger(t *testing.T) {
 				c.say(x.before)
 			}
 			for range x.restarts - 1 {
-				c = s.again(t)
+				s.again(t)
 				s.Wait(40 * time.Second)
 			}
 			s.engine.config.Start = time.Unix(0, s.engine.start.Load()).Add(x.wall)
