@@ -219,3 +219,33 @@ func TestOrphansOfTheServerBeforeLinger(t *testing.T) {
 		})
 	}
 }
+
+// In the moment in which its lingering ends an orphan is ready. A moment earlier it is adopted, and that is on record.
+func TestAnOrphanIsAdoptedOrReadyAtItsEnd(t *testing.T) {
+	for _, x := range []struct {
+		before       time.Duration
+		reply, state string
+		left         int // of its time to run
+	}{
+		{before: 1, reply: "TOUCHED\r\n", state: "reserved", left: 99},
+		{before: 0, reply: "NOT_FOUND\r\n", state: "ready", left: 0},
+	} {
+		s, c := lingeringSim(t)
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s.Wait(50*time.Second - x.before)
+		adopter := s.open()
+		if got := adopter.say("touch 1"); got != x.reply {
+			t.Errorf("%v before its end, touch is answered %q, want %q", x.before, got, x.reply)
+		}
+		s.Wait(x.before)
+		state, left := fmt.Sprintf("state: %s\n", x.state), fmt.Sprintf("time-left: %d\n", x.left)
+		if got := adopter.say("stats-job 1"); !strings.Contains(got, state) {
+			t.Errorf("%v before its end: at its end, the job is %q", x.before, got)
+		}
+		if got := s.again(t).say("stats-job 1"); !strings.Contains(got, state) || !strings.Contains(got, left) {
+			t.Errorf("%v before its end: after a restart, the job is %q", x.before, got)
+		}
+	}
+}
