@@ -12,7 +12,8 @@ import (
 
 // Hold takes a reservation that is on record: the session has the job, whoever had it, and
 // wherever it stood. A job that is not known is passed over. Where holds do not outlive the
-// server, the job is ready.
+// server, the job is ready; so it is in a cluster if no session had it, but a worker of the server whose log the
+// cluster was made of.
 func (f *Follower) Hold(h *journal.Hold) error {
 	if f.now == clock.Always && len(f.absent) >= f.sweepAt {
 		f.sweep()
@@ -30,7 +31,7 @@ func (f *Follower) Hold(h *journal.Hold) error {
 	}
 	ch := sh.present(j)
 	ch.counters.reserves = max(h.Reserves, 1) // a reserved job has counters
-	if f.now != clock.Always {
+	if f.now != clock.Always || h.Session == 0 {
 		ch.to, ch.at = ready, 0
 	} else {
 		s := f.session(h.Session)

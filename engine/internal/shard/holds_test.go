@@ -90,6 +90,7 @@ func TestAStandbyHoldsWhatIsOnRecord(t *testing.T) {
 		{"a hold of a job that another has", []step{put(1, journal.Ready), hold(1, a, 9), hold(1, b, 10)}, "1 reserved by 2 of 1 until 10", 1},
 		{"a touch of a job that nobody has", []step{put(1, journal.Ready), touch(1, a, 9)}, "1 reserved by 1 of 1 until 9", 1},
 		{"a hold of no job", []step{hold(1, a, 9)}, "", 1},
+		{"a hold of a server alone", []step{put(1, journal.Ready), hold(1, 0, 9)}, "1 ready", 0},
 		{"an update ends it", []step{put(1, journal.Ready), hold(1, a, 9), update(1, journal.Ready)}, "1 ready", 0},
 		{"a burial ends it", []step{put(1, journal.Ready), hold(1, a, 9), update(1, journal.Buried)}, "1 buried", 0},
 		{"a delay ends it", []step{put(1, journal.Ready), hold(1, a, 9), update(1, journal.Delayed)}, "1 delayed", 0},
