@@ -89,7 +89,7 @@ var mistakes = []mistake{
 	{
 		name: "there is no fence", file: clusterFiles + "trunks.go",
 		text:    "c.Version, c.Term, c.Fence = version, s.leadership.Term(), fence",
-		instead: "c.Version, c.Term = version, s.leadership.Term()",
+		instead: "c.Version, c.Term, c.Fence = version, s.leadership.Term(), 0*fence",
 	},
 	{
 		name: "a loop is gone as soon as it has no trunk", file: clusterFiles + "gone.go",
