@@ -118,30 +118,37 @@ func (m *Member) giveNumbers(ctx context.Context, from wire.Caller, req []byte) 
 // number gives the loops of the leader's own server their numbers: sessions that are on record have ids that begin with
 // them. Until all members can read of that there are none.
 func (s *service) number(e *engine.Engine) {
-	g := s.self
-	g.asking.Lock()
-	defer g.asking.Unlock()
-	for !s.numbered.Load() {
-		var given []uint32
-		err := s.unheld(func() (err error) {
-			given, _, err = e.GiveNumbers(g.id(), g.nonce, s.server.Loops())
-			return err
-		})
-		switch {
-		case err == nil:
-			g.take(given)
-			s.server.Number(g.all())
-			s.numbered.Store(true)
-		case errors.Is(err, engine.ErrNoHolds):
-			return
-		case !errors.Is(err, engine.ErrSessionsLeft) && !errors.Is(err, errNotServing):
-			s.queue.cfg.Log.Warn("the clients of this node have no numbers: a hand-over ends them", "error", err)
-			return
-		}
+	for !s.hasNumbers(e) {
 		select {
 		case <-s.ended.Done():
 			return
 		case <-time.After(about(leavePause)):
 		}
 	}
+}
+
+// hasNumbers gives the loops their numbers unless they have them. It returns false if that is to be tried again.
+func (s *service) hasNumbers(e *engine.Engine) bool {
+	g := s.self
+	g.asking.Lock()
+	defer g.asking.Unlock()
+	if s.numbered.Load() {
+		return true
+	}
+	var given []uint32
+	err := s.unheld(func() (err error) {
+		given, _, err = e.GiveNumbers(g.id(), g.nonce, s.server.Loops())
+		return err
+	})
+	switch {
+	case err == nil:
+		g.take(given)
+		s.server.Number(g.all())
+		s.numbered.Store(true)
+	case errors.Is(err, engine.ErrSessionsLeft) || errors.Is(err, errNotServing):
+		return false
+	case !errors.Is(err, engine.ErrNoHolds):
+		s.queue.cfg.Log.Warn("the clients of this node have no numbers: a hand-over ends them", "error", err)
+	}
+	return true
 }
