@@ -272,7 +272,7 @@ func TestStockClientsWorkOnATubeWithEverySetting(t *testing.T) {
 			s := servertest.Start(t)
 			c := s.Dial(0)
 			c.Send("set-tube billing/x attempts=9 dead=billing/dead disconnects=1 retry-min=1 retry-factor=3 retry-max=9 " +
-				"retry-jitter=50 rate=1000/2 burst=9 max-reserved=1 expire=3600")
+				"retry-jitter=50 rate=1000/2 burst=9 max-reserved=1 expire=3600 linger=9")
 			c.Want("TUBE_SET")
 			if setting := c.Data("list-settings billing/x"); strings.Count(setting, ": 0\n") != 1 || strings.Contains(setting, `: ""`) {
 				t.Errorf("not every key but paused is set: %s", setting)

@@ -42,7 +42,9 @@ type orphans struct {
 
 // lingers reports whether jobs stay reserved when their workers lose their connections. In a cluster none do: there the
 // setting comes only from the log of a server alone.
-func (t *tube) lingers() bool { return t.policy != nil && t.policy.Linger > 0 && t.shard.shared.holds == nil }
+func (t *tube) lingers() bool {
+	return t.policy != nil && t.policy.Linger > 0 && t.shard.shared.holds == nil
+}
 
 // forsake ends the reservation of a client that has left, or makes an orphan of its job. The result is that of lapse.
 func (sh *shard) forsake(r ref, j *job, account string, how Departure) (taken *shard) {
