@@ -1,6 +1,7 @@
 // Package shard is the lower floor of package engine: tubes with their jobs, reservations, settings, keys and timers,
 // each under the lock of its shard. It knows no session, loop or command. It has no clock, file or goroutine: time
-// comes in as an argument, and what it wants goes out through a [record.Journal] and the wakers and clients that it is given.
+// comes in as an argument, and what it wants goes out through a [record.Journal] and the wakers and clients that it
+// is given.
 //
 // # Use
 //

@@ -81,7 +81,8 @@ func (f *Follower) Full(r *journal.Record, segment uint32) (replaced journal.For
 		if old == sh && same && j.ttr == max(r.TTR, 1) && old.hasKeys(j, &r.Keys) &&
 			j.created == e.sinceStart(r.Created) && bytes.Equal(old.body(j), r.Body) {
 			j.onRecord(r, segment)
-			if j.state != reserved || f.now == clock.Always || r.State != journal.Ready { // otherwise it was moved, and is reserved
+			// Otherwise it was moved, and is reserved.
+			if j.state != reserved || f.now == clock.Always || r.State != journal.Ready {
 				err = f.apply(old, ref, j, r)
 			}
 			old.unlock(&f.tx)
