@@ -26,7 +26,7 @@ func newWorld(seed uint64) *world { return &world{seed: seed, began: time.Now()}
 func (w *world) dice(name ...any) *rand.Rand {
 	h := fnv.New64a()
 	fmt.Fprintln(h, name...)
-	return rand.New(rand.NewPCG(w.seed, h.Sum64()))
+	return rand.New(&sharedSource{source: rand.NewPCG(w.seed, h.Sum64())})
 }
 
 // grain is how many nanoseconds apart events are that would come together. Each has one nanosecond of it.
@@ -125,6 +125,18 @@ func (t *trace) String() string {
 		s.WriteByte('\n')
 	}
 	return s.String()
+}
+
+// A sharedSource is one from which several goroutines of a machine draw.
+type sharedSource struct {
+	mu     sync.Mutex
+	source rand.Source
+}
+
+func (s *sharedSource) Uint64() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.source.Uint64()
 }
 
 // upTo returns a part of d by chance.
