@@ -107,15 +107,23 @@ func (f *serverFlags) dialAddr(ctx context.Context, a *bench.Address, token stri
 
 var errTimeout = errors.New("--timeout is to be above zero")
 
-// server is the server's address, and the token for it if there is one. Its errors have their exit statuses.
-func (f *serverFlags) server() (a bench.Address, token string, err error) {
+// fromEnvironment takes what no flag gives from variables. Its errors have their exit statuses.
+func (f *serverFlags) fromEnvironment() error {
 	if err := fromVariable(f.to.flags, "timeout", "TRELLIS_TIMEOUT"); err != nil {
-		return a, "", usageError(err)
+		return usageError(err)
 	}
 	if f.timeout <= 0 {
-		return a, "", usageError(errTimeout)
+		return usageError(errTimeout)
 	}
 	f.to.fromEnvironment()
+	return nil
+}
+
+// server is the server's address, and the token for it if there is one. Its errors have their exit statuses.
+func (f *serverFlags) server() (a bench.Address, token string, err error) {
+	if err = f.fromEnvironment(); err != nil {
+		return a, "", err
+	}
 	if a, err = f.to.address(); err == nil {
 		token, err = f.token.readFor(&a)
 	}

@@ -88,13 +88,9 @@ const ofServer = ",token-file="
 
 // consoles says which consoles there are to be.
 func (f *serverFlags) consoles(servers []string, write bool, log *slog.Logger) (cfgs []console.Config, err error) {
-	if err := fromVariable(f.to.flags, "timeout", "TRELLIS_TIMEOUT"); err != nil {
-		return nil, usageError(err)
+	if err = f.fromEnvironment(); err != nil {
+		return nil, err
 	}
-	if f.timeout <= 0 {
-		return nil, usageError(errTimeout)
-	}
-	f.to.fromEnvironment()
 	switch {
 	case len(servers) == 0:
 		servers = []string{f.to.addr}
