@@ -2,8 +2,6 @@ package cluster
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"log/slog"
 	"net"
@@ -92,10 +90,8 @@ type gateway struct {
 }
 
 func (m *Member) newGateway(loops int) *gateway {
-	nonce := make([]byte, 8)
-	_, _ = rand.Read(nonce) // never fails
 	return &gateway{
-		member: m, nonce: max(1, binary.LittleEndian.Uint64(nonce)), log: m.cfg.Log,
+		member: m, nonce: uint64(member.NewID()), log: m.cfg.Log,
 		numbers: make([]uint32, loops), dials: make([]uint64, loops), lacking: make([]time.Time, loops),
 	}
 }
