@@ -22,7 +22,7 @@ func prepareTCP(listener int, silence time.Duration) ([]option, error) {
 		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
 	}
 	if silence > 0 {
-		return append(options, keepAlive(silence)...), nil
+		return append(options[:1], keepAlive(silence)...), nil
 	}
 	for _, name := range []int{keepIdle, unix.TCP_KEEPINTVL, unix.TCP_KEEPCNT} {
 		value, err := unix.GetsockoptInt(listener, unix.IPPROTO_TCP, name)
