@@ -66,6 +66,12 @@ type Holds interface {
 	DeleteFor(id uint64, former journal.Former, by journal.Origin) (journal.Pos, error)
 }
 
+// Reservations is a further method of a [Journal] that no other server shares.
+type Reservations interface {
+	// Hold records a reservation of no session on record, or that its time to run ends at another time.
+	Hold(h *journal.Hold) (journal.Pos, error)
+}
+
 // A Log is a journal with the further methods that it has, each of them nil if it has not. Any goroutine may use it.
 type Log struct {
 	Journal Journal

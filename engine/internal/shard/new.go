@@ -14,7 +14,7 @@ import (
 	"trellis/engine/internal/record"
 )
 
-// Init makes n shards, a power of two, at time 0. Tubes are placed by seed. recordIn and ClockSet follow.
+// Init makes n shards, a power of two, at time 0. Tubes are placed by seed. RecordIn and ClockSet follow.
 func (e *Shards) Init(n int, seed maphash.Seed, limits Limits, stock bool, accounts *account.Accounts) {
 	e.cfg, e.seed = settled{Limits: limits, Stock: stock}, seed
 	for i := range n {
@@ -64,7 +64,7 @@ func (e *Shards) RecordIn(j record.Journal) {
 	e.cfg.Journal = j
 	e.barrier, _ = j.(record.Barrier)
 	if e.holds, _ = j.(record.Holds); e.holds == nil {
-		e.reservations, _ = j.(Reservations)
+		e.reservations, _ = j.(record.Reservations)
 	}
 }
 

@@ -11,12 +11,6 @@ import (
 // starts has those jobs as orphans. While a tube does not linger nothing is recorded of its reservations, so that all
 // of them are when it begins to.
 
-// Reservations is a further method of a [record.Journal] that no other server shares.
-type Reservations interface {
-	// Hold records a reservation of no session on record, or that its time to run ends at another time.
-	Hold(h *journal.Hold) (journal.Pos, error)
-}
-
 // outlasts reports whether what is reserved in the tube is on record.
 func (t *tube) outlasts() bool { return t.lingers() && t.shard.shared.reservations != nil }
 
@@ -42,7 +36,7 @@ type outlastScan struct {
 	recorded int
 }
 
-// Turn implements work.
+// Turn implements Work.
 func (o *outlastScan) Turn(c *Tx, now clock.Time, out *reply.Output) (n int, more bool, err error) {
 	for !o.done() {
 		sh := o.shard

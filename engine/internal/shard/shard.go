@@ -34,7 +34,7 @@ type Shards struct {
 	barrier  record.Barrier // the journal's, nil if it has none
 	holds    record.Holds   // the journal's, nil if it has none
 
-	reservations Reservations // the journal's, nil if it has none, or holds
+	reservations record.Reservations // the journal's, nil if it has none, or holds
 
 	// defaultTube always exists. emptyTube, of its name and shard, is in no list and always empty: it takes the place of
 	// the first one for those who may not have that.
