@@ -97,17 +97,27 @@ func (sh *shard) recordHold(s *holder, j *job, end clock.Time, reserves uint32, 
 	return pos, nil
 }
 
-// touch starts the time to run of a reserved job anew, at a time that ends then. That is on
-// record if its session is.
-func (sh *shard) touch(h *reservations, r ref, j *job, end clock.Time, out *reply.Output) error {
-	if s := h.of.holder; s != nil {
-		pos, err := sh.recordHold(s, j, end, sh.counters.At(j.counters).reserves, true)
+// recordEnd puts on record that a job is one of a set's until end, if the set's reservations are on record, or those in
+// the job's tube. more is how many reserves that counts as.
+func (sh *shard) recordEnd(of *ReservationSet, j *job, end clock.Time, more uint32, out *reply.Output) error {
+	switch {
+	case of.holder != nil:
+		pos, err := sh.recordHold(of.holder, j, end, sh.counters.At(j.counters).reserves+more, more == 0)
 		if err != nil {
 			return err
 		}
 		out.Recorded(pos)
-	} else if sh.tubes[j.tube].outlasts() {
-		out.DependOn(sh.recordReserved(j, end, sh.counters.At(j.counters).reserves))
+	case sh.tubes[j.tube].outlasts():
+		out.DependOn(sh.recordReserved(j, end, sh.counters.At(j.counters).reserves+more))
+	}
+	return nil
+}
+
+// touch starts the time to run of a reserved job anew, at a time that ends then. That is on
+// record if its session is.
+func (sh *shard) touch(h *reservations, r ref, j *job, end clock.Time, out *reply.Output) error {
+	if err := sh.recordEnd(h.of, j, end, 0, out); err != nil {
+		return err
 	}
 	h.jobs.Remove(sh.table, &j.Links)
 	j.At = int64(end)

@@ -60,7 +60,7 @@ func (c *Tx) Touch(now clock.Time, id uint64, by *Client, out *reply.Output) err
 	if h := sh.reservations[j.Next]; h.of == by.reserved {
 		err = sh.touch(h, r, j, now+clock.Seconds(j.ttr), out)
 	} else {
-		err = sh.adopt(by, r, j, sh.counters.At(j.counters).reserves, out)
+		err = sh.adopt(by, r, j, 0, out)
 	}
 	sh.unlock(c)
 	return err

@@ -149,20 +149,14 @@ func (sh *shard) mayAdopt(cl *Client, j *job) bool {
 }
 
 // adopt makes an orphan the client's, and its time to run begins anew. That is on record if the client's
-// reservations are.
-func (sh *shard) adopt(cl *Client, r ref, j *job, reserves uint32, out *reply.Output) error {
+// reservations are. more is how many reserves it counts as.
+func (sh *shard) adopt(cl *Client, r ref, j *job, more uint32, out *reply.Output) error {
 	to, end := sh.reservationsOf(cl.set()), sh.now+clock.Seconds(j.ttr)
-	if s := to.of.holder; s != nil {
-		pos, err := sh.recordHold(s, j, end, reserves, reserves == sh.counters.At(j.counters).reserves)
-		if err != nil {
-			return err
-		}
-		out.Recorded(pos)
-	} else if sh.tubes[j.tube].outlasts() {
-		out.DependOn(sh.recordReserved(j, end, reserves))
+	if err := sh.recordEnd(to.of, j, end, more, out); err != nil {
+		return err
 	}
 	n := sh.counters.At(j.counters)
-	n.reserves = reserves
+	n.reserves += more
 	n.order = to.of.made
 	to.of.made++
 	j.At = int64(end)

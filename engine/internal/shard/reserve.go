@@ -115,7 +115,7 @@ func (c *Tx) ReserveJob(
 	}
 	if j.state == reserved && sh.mayAdopt(cl, j) {
 		pos := sh.dependsOn(sh.now)
-		if err := sh.adopt(cl, r, j, sh.counters.At(j.counters).reserves+1, out); err != nil {
+		if err := sh.adopt(cl, r, j, 1, out); err != nil {
 			sh.unlock(c)
 			return false, err
 		}
