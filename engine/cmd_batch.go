@@ -26,7 +26,7 @@ func (s *Session) reserveBatch(now Time, cmd *codec.Command, out *Output) Outcom
 func (s *Session) reserveUpTo(count int, now, until Time, out *Output) Outcome {
 	s.becomeWorker()
 	b, waits, err := s.loop.tx.ReserveBatch(
-		now, &s.client, s.waitsUntil(now, until), s.chooser(), s.client.Flags&isInformed != 0, count, out)
+		now, &s.client, s.waitsUntil(now, until), s.chooser(), s.informed(), count, out)
 	switch {
 	case waits:
 		s.wait.batch = uint16(count)
@@ -48,7 +48,7 @@ func (s *Session) reserveUpTo(count int, now, until Time, out *Output) Outcome {
 // handedBatch goes on with a reserve-batch that has waited for the job with the given id. It returns false if
 // the session does not have that any more.
 func (s *Session) handedBatch(id uint64, pos journal.Pos, count int, now Time, out *Output) (outcome Outcome, ok bool) {
-	b := s.loop.tx.HandedBatch(now, &s.client, s.chooser(), s.client.Flags&isInformed != 0, count, id, pos)
+	b := s.loop.tx.HandedBatch(now, &s.client, s.chooser(), s.informed(), count, id, pos)
 	if b == nil {
 		return Done, false
 	}

@@ -19,3 +19,6 @@ func (s *Session) reserveMode(cmd *codec.Command, out *Output) {
 	}
 	out.Buf = codec.AppendMode(out.Buf, cmd.Mode, cmd.Info, cmd.Abort)
 }
+
+// informed reports whether the client is told more of each job that it reserves.
+func (s *Session) informed() bool { return s.client.Flags&isInformed != 0 }

@@ -10,7 +10,7 @@ import (
 func (s *Session) reserve(now, until Time, out *Output) Outcome {
 	s.becomeWorker()
 	waits, err := s.loop.tx.Reserve(
-		now, &s.client, s.waitsUntil(now, until), s.chooser(), s.client.Flags&isInformed != 0, out)
+		now, &s.client, s.waitsUntil(now, until), s.chooser(), s.informed(), out)
 	switch {
 	case waits:
 		s.wait.batch = 0
@@ -38,7 +38,7 @@ func (s *Session) chooser() *shard.Weights {
 }
 
 func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome {
-	works, err := s.loop.tx.ReserveJob(now, cmd.ID, &s.client, s.client.Flags&isInformed != 0, out)
+	works, err := s.loop.tx.ReserveJob(now, cmd.ID, &s.client, s.informed(), out)
 	if works {
 		s.becomeWorker()
 	}

@@ -182,7 +182,7 @@ var raisedStates = [...]string{
 
 // answerReserve hands out a job again, if the session has it still.
 func (s *Session) answerReserve(now Time, id uint64, out *Output) Answer {
-	informed := s.client.Flags&isInformed != 0
+	informed := s.informed()
 	if !s.loop.tx.Handed(now, id, &s.client, 0, informed, out) {
 		return NotDone
 	}
@@ -195,7 +195,7 @@ func (s *Session) answerReserve(now Time, id uint64, out *Output) Answer {
 
 // answerBatch hands out again what the session still has of some jobs.
 func (s *Session) answerBatch(now Time, effects []journal.Effect, out *Output) (Answer, Outcome) {
-	b, same := s.loop.tx.RepeatBatch(now, &s.client, lastHeld(effects), s.client.Flags&isInformed != 0)
+	b, same := s.loop.tx.RepeatBatch(now, &s.client, lastHeld(effects), s.informed())
 	if b == nil {
 		return NotDone, Done
 	}

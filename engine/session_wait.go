@@ -24,7 +24,7 @@ const (
 // A claimant is a session in the sight of shards.
 type claimant Session
 
-// Wait implements waiter.
+// Wait implements the waiter of package shard.
 func (x *claimant) Wait(until, soon, now Time) (aged bool) {
 	s := (*Session)(x)
 	w := s.waiter()
@@ -37,17 +37,17 @@ func (x *claimant) Wait(until, soon, now Time) (aged bool) {
 	return s.client.Flags&isAged != 0
 }
 
-// Client implements waiter.
+// Client implements the waiter of package shard.
 func (x *claimant) Client() *shard.Client { return &x.client }
 
-// Deliver implements waiter.
+// Deliver implements the waiter of package shard.
 func (x *claimant) Deliver(by *shard.Tx, id uint64, pos journal.Pos) {
 	x.loop.counts.waiting.Add(-1)
 	x.wait.id, x.wait.pos = id, pos
 	x.loop.post((*Session)(x), by)
 }
 
-// Left implements waiter.
+// Left implements the waiter of package shard.
 func (x *claimant) Left() (account string, untold uint64) {
 	if x.wait != nil {
 		untold = x.wait.id
@@ -58,7 +58,7 @@ func (x *claimant) Left() (account string, untold uint64) {
 	return account, untold
 }
 
-// Adopts implements waiter.
+// Adopts implements the waiter of package shard.
 func (x *claimant) Adopts(tube, account string) bool {
 	if x.client.Flags&restricted == 0 {
 		return true
@@ -67,7 +67,7 @@ func (x *claimant) Adopts(tube, account string) bool {
 	return g.rights&RightWork != 0 && g.permits(tube) && (account == "" || g.of == "" || g.of == account)
 }
 
-// Since implements waiter.
+// Since implements the waiter of package shard.
 func (x *claimant) Since() Time { return x.wait.since }
 
 // schedule sets the timer to when the wait ends without a job, if it does.
@@ -151,7 +151,7 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 			if outcome, ok := s.handedBatch(id, w.pos, int(w.batch), now, out); ok {
 				return outcome
 			}
-		} else if s.loop.tx.Handed(now, id, &s.client, w.pos, s.client.Flags&isInformed != 0, out) {
+		} else if s.loop.tx.Handed(now, id, &s.client, w.pos, s.informed(), out) {
 			return Done
 		}
 	}
