@@ -85,9 +85,9 @@
 // # Sessions on record
 //
 // What a session on record reserves outlives its server. While no loop has the session it is absent: what it
-// holds, a reservationSet, is then in Shards.numbers, and its times to run do not end for a moment. Loop.GoOn
+// holds, a shard.ReservationSet, is then in Shards.LoopNumbers, and its times to run do not end for a moment. Loop.GoOn
 // makes that the new session's, without a look at any job. After Engine.CloseAbsent and Engine.EndNumber loops
-// give it back, as a session that nobody carries. An id is in Shards.numbers until all that was under way for its
+// give it back, as a session that nobody carries. An id is in Shards.LoopNumbers until all that was under way for its
 // session has ended, and is not opened before.
 //
 // # Connections
@@ -161,7 +161,7 @@
 //     (shard.dependsOn, dependsOnEnds). Without a cluster that is all. In a cluster another
 //     server may have taken over before the reply: then a reply that shows state depends on
 //     [Barrier] as well, unless a record of its own command stands behind that state, whose
-//     commit tells the same (Output.showsState, recorded).
+//     commit tells the same (Output.ShowsState, Recorded).
 //   - A command that finds no room in the journal has changed nothing and is executed again
 //     when there is some.
 //

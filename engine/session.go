@@ -42,7 +42,7 @@ type Session struct {
 	bytesIn, bytesOut uint64 // of commands and replies
 }
 
-// Bits of client.flags.
+// Bits of client.Flags.
 const (
 	isOpen    uint16 = 1 << iota
 	isClosing        // closed, and not all that others can see of it is undone

@@ -26,7 +26,7 @@ func (c *conn) channel() *channel {
 	if c.Kind() != stream.OnTrunk {
 		return nil
 	}
-	// See conn.tls.
+	// See conn.tlsConn.
 	return (*channel)(unsafe.Pointer(c))
 }
 

@@ -47,14 +47,14 @@ func (g *List) MakeRoom() bool {
 	return true
 }
 
-// Cancel undoes makeRoom.
+// Cancel undoes MakeRoom.
 func (g *List) Cancel() {
 	g.mu.Lock()
 	g.coming--
 	g.mu.Unlock()
 }
 
-// Keep adds a setting, replaces that of the same tube, or removes it. room says that makeRoom has
+// Keep adds a setting, replaces that of the same tube, or removes it. room says that MakeRoom has
 // made room for it.
 func (g *List) Keep(x *journal.Setting, room bool, pos journal.Pos) {
 	g.mu.Lock()

@@ -155,7 +155,7 @@ var errGone = errors.New("a job of a batch has gone")
 // batchSlice is how many bytes of bodies are copied before others have their turn.
 const batchSlice = 128 << 10
 
-// Turn implements work. It puts a part of the reply together, and appends it when it is whole. A job that has gone
+// Turn implements Work. It puts a part of the reply together, and appends it when it is whole. A job that has gone
 // meanwhile is left out; it is an error if none may be.
 func (b *batch) Turn(c *Tx, now clock.Time, out *reply.Output) (n int, more bool, err error) {
 	copied := 0

@@ -103,7 +103,7 @@ func (b *Bulk) from(t *tube, in state, bound uint32) {
 	b.most = int(min(int64(bound), int64(n)))
 }
 
-// Turn implements work.
+// Turn implements Work.
 func (b *Bulk) Turn(c *Tx, now clock.Time, out *reply.Output) (n int, more bool, err error) {
 	changes := out.Aside() // out depends on them no sooner than it has the reply
 	for more = true; more; {

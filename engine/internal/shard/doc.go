@@ -44,7 +44,7 @@
 // fail. Settings belong to names: they lie in the shard of the name, and a tube refers to what its
 // own says, its policy. What a setting changes is put in force by shard.putInForce, also of a
 // standby. Where other members of a cluster could not read a setting, it is refused
-// (Shards.recordsAll).
+// ([record.Log]).
 //
 // # Shut tubes
 //

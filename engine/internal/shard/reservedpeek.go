@@ -17,7 +17,7 @@ const (
 	peekAgain      = 3
 )
 
-// Turn implements work. At the end it appends the job, or returns reply.ErrNotFound.
+// Turn implements Work. At the end it appends the job, or returns reply.ErrNotFound.
 func (p *reservedPeek) Turn(c *Tx, now clock.Time, out *reply.Output) (n int, more bool, err error) {
 	if !p.run(c, now) {
 		return 0, true, nil

@@ -21,7 +21,7 @@ func (c *Tx) TouchAll(now clock.Time, cl *Client, out *reply.Output) Work {
 	return &touches{at: now, reservations: cl.reserved.list(), changes: out.Aside()}
 }
 
-// Turn implements work.
+// Turn implements Work.
 func (ts *touches) Turn(c *Tx, now clock.Time, out *reply.Output) (n int, more bool, err error) {
 	for ts.reservations != nil {
 		h := ts.reservations

@@ -10,7 +10,7 @@ import (
 // Weights are those that a session has given to the tubes that it watches, and how it has
 // chosen by them so far. They belong to the session's loop. Sessions without weights have none.
 type Weights struct {
-	// of has the weight of each tube of Session.watched, in that order. None is 0.
+	// of has the weight of each tube of Client.watched, in that order. None is 0.
 	of []uint16
 	// at is where the session is in its sequence: of k choices, each tube gets its share of k,
 	// give or take very few, which dice would miss by the square root of k.

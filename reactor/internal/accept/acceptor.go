@@ -32,7 +32,7 @@ type Loop interface {
 	// Admit takes in a connection, now, or later if the loop takes in none at present. Its error is that of
 	// Acceptor.Failed. It is called on the loop's goroutine.
 	Admit(n Arrival) error
-	// Post has the loop take in a connection soon. If that fails, the loop reports it to Acceptor.Lacks. Any
+	// Post has the loop take in a connection soon. If that fails, the loop reports it to Acceptor.Failed. Any
 	// goroutine may call it.
 	Post(n Arrival)
 	// MakeRoom frees a place by disconnecting a client that nobody knows yet. It reports false if the loop has
