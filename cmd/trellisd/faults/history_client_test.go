@@ -286,6 +286,7 @@ func (c *Client) ask(ctx context.Context, command string) (string, error) {
 		if err == nil {
 			return reply, wrong
 		}
+		c.lost++
 		c.Close()
 	}
 }
