@@ -2,7 +2,7 @@ package engine
 
 import (
 	"trellis/codec"
-	"trellis/engine/internal/shard"
+	"trellis/engine/internal/weights"
 )
 
 // reserve takes the first ready job of all watched tubes, or that of the tube which the
@@ -30,7 +30,7 @@ func (s *Session) waitsUntil(now, until Time) Time {
 }
 
 // chooser is the weights by which the session's reserves choose, nil if they go by priority.
-func (s *Session) chooser() *shard.Weights {
+func (s *Session) chooser() *weights.Weights {
 	if s.client.Flags&isWeighted == 0 {
 		return nil
 	}

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"trellis/codec"
-	"trellis/engine/internal/shard"
+	"trellis/engine/internal/weights"
 )
 
 // watch has the session watch a tube, or gives one that it watches another weight.
@@ -43,20 +43,20 @@ func (s *Session) setWeight(i int, weight uint16) {
 }
 
 // ownWeights returns the session's weights, which it makes if need be.
-func (s *Session) ownWeights() *shard.Weights {
+func (s *Session) ownWeights() *weights.Weights {
 	if s.client.Flags&hasWeights != 0 {
 		return s.loop.weights[s]
 	}
-	w := shard.WeightsOf(slices.Repeat([]uint16{1}, s.client.Watching()), s.id)
+	w := weights.Of(slices.Repeat([]uint16{1}, s.client.Watching()), s.id)
 	s.loop.weigh(s, w)
 	s.client.Flags |= hasWeights
 	return w
 }
 
 // weigh notes the weights of a session.
-func (l *Loop) weigh(s *Session, w *shard.Weights) {
+func (l *Loop) weigh(s *Session, w *weights.Weights) {
 	if l.weights == nil {
-		l.weights = make(map[*Session]*shard.Weights)
+		l.weights = make(map[*Session]*weights.Weights)
 	}
 	l.weights[s] = w
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // maxSeam is how many names of package shard sessions, loops, commands and the engine may use.
-const maxSeam = 103
+const maxSeam = 96
 
 // Sessions, loops, commands and the engine see no lock, no job and no record of shards. What they use of these are few
 // operations: if one more seems to be needed, look for the operation that is missing.
@@ -40,7 +40,7 @@ func TestTheSeamIsNarrow(t *testing.T) {
 }
 
 // fields are those of values that are made for one operation, or belong to the session.
-var fields = strings.Fields("Flags ID Client Until Weights Aged Informed LoopNumbers")
+var fields = strings.Fields("Flags ID Client Until Aged Informed LoopNumbers")
 
 // checked is the package in a directory, with the package shard, if it is given. No other package is looked at.
 func checked(t *testing.T, dir string, shard *types.Package, info *types.Info) *types.Package {

@@ -9,6 +9,7 @@ import (
 	"trellis/engine/internal/fifo"
 	"trellis/engine/internal/queue"
 	"trellis/engine/internal/shard"
+	"trellis/engine/internal/weights"
 )
 
 // A Carrier is a Waker that knows the connections of its loop's sessions. It is called on
@@ -78,7 +79,7 @@ type Loop struct {
 
 	stopping bool // the server ends: sessions that close have not failed at their jobs
 
-	weights map[*Session]*shard.Weights // of the sessions that have some
+	weights map[*Session]*weights.Weights // of the sessions that have some
 
 	number   uint32 // of the ids of sessions that are opened without one; 0 for none
 	sessions uint64 // that have had one of its ids

@@ -1,6 +1,9 @@
 package engine
 
-import "trellis/engine/internal/shard"
+import (
+	"trellis/engine/internal/shard"
+	"trellis/engine/internal/weights"
+)
 
 // A Detached is a session without an engine: what its client has asked for. It has no job. With it
 // the client goes on in another engine that has the same jobs, and notices nothing.
@@ -11,7 +14,7 @@ type Detached struct {
 	used              string
 	watched           []string
 	flags             uint16
-	weights           *shard.Weights // of a session that has some
+	weights           *weights.Weights // of a session that has some
 	opened            Time
 	commands          uint64
 	bytesIn, bytesOut uint64

@@ -6,7 +6,7 @@ import (
 
 	"trellis/codec"
 	"trellis/engine/internal/clock"
-	"trellis/engine/internal/shard"
+	"trellis/engine/internal/weights"
 )
 
 // Interests are what a client has asked for in its session, besides jobs.
@@ -61,7 +61,7 @@ func Absent(id uint64, g *Grant, x Interests, age Time) (*Detached, error) {
 		d.flags |= aborts
 	}
 	if x.Weights != nil {
-		d.weights = shard.WeightsOf(x.Weights, id)
+		d.weights = weights.Of(x.Weights, id)
 		d.weights.BeFair(x.Mode == codec.WeightedFair)
 		d.flags |= hasWeights
 		for _, w := range x.Weights {

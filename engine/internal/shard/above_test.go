@@ -16,6 +16,7 @@ import (
 	"trellis/codec"
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/queue"
+	"trellis/engine/internal/weights"
 )
 
 // What tests see of loops and sessions besides their methods: fields of package engine, by their names. Nothing else here
@@ -179,9 +180,9 @@ func (s *Session) loop() any              { return Inside(s.Real(), "loop").Inte
 func (s *Session) by() *Tx                { return Peek[Tx](s.loop(), "tx") }
 func (s *Session) isIn(l *Loop) bool      { return s.loop() == l.Real() }
 
-func (s *Session) weights() *Weights {
+func (s *Session) weights() *weights.Weights {
 	if w := Inside(s.loop(), "weights").MapIndex(reflect.ValueOf(s.Real())); w.IsValid() {
-		return w.Interface().(*Weights)
+		return w.Interface().(*weights.Weights)
 	}
 	return nil
 }
@@ -250,7 +251,7 @@ func (s *Session) history() *history {
 		h.grant = Above.GrantOf(Inside(s.Real(), "wait", "grant", "Grant").Interface())
 	}
 	if w := s.weights(); w != nil {
-		h.chosen = w.at
+		h.chosen = *Peek[uint64](w, "at")
 	}
 	return h
 }
@@ -267,7 +268,7 @@ func (s *Session) remember(h *history, by clock.Time) {
 	}
 	s.client.Flags |= h.flags & (isProducer | isWorker)
 	if w := s.weights(); w != nil {
-		w.at = h.chosen
+		*Peek[uint64](w, "at") = h.chosen
 	}
 	count("opened", -1) // it is no new one
 	if by := s.by(); h.listed != (listEnd{}) {

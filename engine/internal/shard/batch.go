@@ -8,6 +8,7 @@ import (
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/reply"
 	"trellis/engine/internal/sliceheap"
+	"trellis/engine/internal/weights"
 )
 
 // maxBatchBytes bounds the bodies in the reply to a reserve-batch, but for the first.
@@ -48,26 +49,27 @@ type largeJob struct {
 
 // A choice is the tubes from which a reserve-batch may take jobs, all of whose shards are locked.
 type choice interface {
-	// next is the tube from which the next job is to be taken, nil if there is none.
-	next() *tube
-	// taken puts things right after the first job of that tube was taken.
-	taken()
+	// Next is the place in the watch list of the tube from which the next job is to be taken, -1 if there is none.
+	Next() (place int)
+	// Taken puts things right after the first job of that tube was taken.
+	Taken()
 }
 
 // take reserves jobs of the watched tubes, whose shards are locked, as that many reserves would.
-func (b *batch) take(c *Tx, by *Weights) error {
+func (b *batch) take(c *Tx, by *weights.Weights) error {
 	c.spend(len(b.of.watched) / watchesPerCost)
 	var tubes choice
 	if by != nil {
-		tubes = by.choice(b.of.watched)
+		tubes = by.Choice((*watchList)(b.of))
 	} else {
 		tubes = mostUrgent(b.of.watched)
 	}
 	for len(b.jobs) < b.most {
-		t := tubes.next()
-		if t == nil {
+		place := tubes.Next()
+		if place < 0 {
 			break
 		}
+		t := b.of.watched[place].tube
 		sh := t.shard
 		r := t.candidate()
 		j := sh.job(r)
@@ -83,7 +85,7 @@ func (b *batch) take(c *Tx, by *Weights) error {
 		b.bytes += int(j.size)
 		b.jobs = append(b.jobs, batchJob{sh, j.ID})
 		c.spend(1)
-		tubes.taken()
+		tubes.Taken()
 	}
 	return nil
 }
@@ -91,7 +93,7 @@ func (b *batch) take(c *Tx, by *Weights) error {
 // ReserveBatch is Reserve for up to so many jobs, as that many reserves in one moment would be, and returns what puts
 // the reply together.
 func (c *Tx) ReserveBatch(
-	now clock.Time, cl *Client, until clock.Time, by *Weights, informed bool, most int, out *reply.Output,
+	now clock.Time, cl *Client, until clock.Time, by *weights.Weights, informed bool, most int, out *reply.Output,
 ) (rest Work, waits bool, err error) {
 	b := &batch{of: cl, informed: informed, most: most}
 	set := cl.watchedShards | cl.reserved.set()
@@ -110,7 +112,7 @@ func (c *Tx) ReserveBatch(
 // HandedBatch is ReserveBatch, and begins with the job of that id, for which the client has waited, and which the
 // reply depends on pos. It returns nil if the client does not have the job any more.
 func (c *Tx) HandedBatch(
-	now clock.Time, cl *Client, by *Weights, informed bool, most int, id uint64, pos journal.Pos,
+	now clock.Time, cl *Client, by *weights.Weights, informed bool, most int, id uint64, pos journal.Pos,
 ) Work {
 	sh, _, j := c.shared.lockJob(c, id, now)
 	if sh == nil {
@@ -227,37 +229,44 @@ func (b *batch) appendTo(out *reply.Output) {
 	out.Buf = append(out.Buf, b.data[sent:]...)
 }
 
-// firstJobs is a heap of tubes by their first ready jobs, the most urgent one first.
-type firstJobs struct{ tubes []*tube }
+// firstJobs is a heap of watched tubes by their first ready jobs, the most urgent one first.
+type firstJobs struct{ tubes []placedTube }
+
+type placedTube struct {
+	*tube
+	place int
+}
 
 // mostUrgent chooses the most urgent job each time.
 func mostUrgent(watched []subscription) *firstJobs {
 	f := new(firstJobs)
 	for i := range watched {
 		if t := watched[i].tube; t.candidate() != 0 {
-			f.tubes = append(f.tubes, t)
+			f.tubes = append(f.tubes, placedTube{t, i})
 			sliceheap.Up(f.tubes, sooner)
 		}
 	}
 	return f
 }
 
-func sooner(a, b **tube) bool { return (*a).firstJob().sooner((*b).firstJob()) }
+func sooner(a, b *placedTube) bool { return a.firstJob().sooner(b.firstJob()) }
 
 // firstJob is the tube's first ready job.
 func (t *tube) firstJob() *job { return t.shard.job(t.next()) }
 
-func (f *firstJobs) next() *tube {
+// Next implements choice.
+func (f *firstJobs) Next() (place int) {
 	if len(f.tubes) == 0 {
-		return nil
+		return -1
 	}
-	return f.tubes[0]
+	return f.tubes[0].place
 }
 
-func (f *firstJobs) taken() {
+// Taken implements choice.
+func (f *firstJobs) Taken() {
 	if h := f.tubes; h[0].candidate() == 0 {
 		last := len(h) - 1
-		h[0], h[last] = h[last], nil
+		h[0], h[last] = h[last], placedTube{}
 		f.tubes = h[:last]
 	}
 	sliceheap.Down(f.tubes, sooner)

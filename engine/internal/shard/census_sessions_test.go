@@ -26,7 +26,7 @@ func (c *census) session(s *Session) {
 			c.failf("a session that waits is missing from the queue of %s", w.tube.name)
 		}
 	}
-	if w := s.weights(); (w != nil) != (s.client.Flags&hasWeights != 0) || w != nil && len(w.of) != len(s.client.watched) || w == nil && s.client.Flags&isWeighted != 0 {
+	if w := s.weights(); (w != nil) != (s.client.Flags&hasWeights != 0) || w != nil && len(w.All()) != len(s.client.watched) || w == nil && s.client.Flags&isWeighted != 0 {
 		c.failf("a session that watches %d tubes has the weights %+v, flags %b", len(s.client.watched), w, s.client.Flags)
 	}
 	for h := s.client.reserved.list(); h != nil; h = h.next {

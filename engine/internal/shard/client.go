@@ -54,6 +54,18 @@ func (cl *Client) set() *ReservationSet {
 	return cl.reserved
 }
 
+// A watchList is the tubes that a client watches, whose shards are locked, in the sight of its weights.
+type watchList Client
+
+// Len implements [weights.Tubes].
+func (l *watchList) Len() int { return len(l.watched) }
+
+// Reserved implements [weights.Tubes].
+func (l *watchList) Reserved(place int) (n int, ok bool) {
+	t := l.watched[place].tube
+	return t.reserved, t.candidate() != 0
+}
+
 // left is what has to be known of a client that has left: the name of its account, "" for none, and the job that it
 // was handed and not told of, 0 for none. Of one that nobody carries nothing is known.
 func (cl *Client) left() (account string, untold uint64) {

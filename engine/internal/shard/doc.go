@@ -88,11 +88,8 @@
 // # Weights
 //
 // A session may give the tubes that it watches weights, and have its reserves choose by them
-// instead of by priority. The weights lie beside the session, in a map of its loop that a bit of
-// the session says to look at. Choices follow the multiples of the golden ratio and no dice: so a
-// tube gets its share of any few reserves in a row. A reserve looks at each watched tube, as one
-// by priority does; a reserve-batch looks once, and pays O(log tubes) for each job. A session that
-// waits is handed what comes first, by whichever tube.
+// instead of by priority (internal/weights). The weights lie beside the session, in a map of its loop that a bit
+// of the session says to look at. A session that waits is handed what comes first, by whichever tube.
 //
 // # Groups
 //

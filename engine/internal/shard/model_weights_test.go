@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"trellis/engine/internal/clock"
+	"trellis/engine/internal/spread"
 )
 
 // What the model says of weights, modes, and replies that tell more.
@@ -42,7 +43,7 @@ func (m *model) choose(c *modelClient) *modelJob {
 	for _, j := range some {
 		sum += c.weights[j.tube]
 	}
-	r := new(big.Int).SetUint64(mix(c.id) + c.chosen*0x9E3779B97F4A7C15)
+	r := new(big.Int).SetUint64(spread.Mix(c.id) + c.chosen*0x9E3779B97F4A7C15)
 	r.Rsh(r.Mul(r, big.NewInt(int64(sum))), 64)
 	c.chosen++
 	sum = 0

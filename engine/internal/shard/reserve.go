@@ -6,13 +6,14 @@ import (
 	"trellis/binlog/journal"
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/reply"
+	"trellis/engine/internal/weights"
 )
 
 // Reserve reserves the first ready job of the watched tubes, or that of the tube which the weights choose unless they
 // are nil, and appends the reply. Otherwise it queues the client for one and returns true; or says why it does not:
 // reply.ErrTimedOut if until has come. informed: the client is told more of the job.
 func (c *Tx) Reserve(
-	now clock.Time, cl *Client, until clock.Time, by *Weights, informed bool, out *reply.Output,
+	now clock.Time, cl *Client, until clock.Time, by *weights.Weights, informed bool, out *reply.Output,
 ) (waits bool, err error) {
 	c.spend(len(cl.watched) / watchesPerCost)
 	// The shards in which it has reserved jobs matter only for the safety
@@ -26,13 +27,15 @@ func (c *Tx) Reserve(
 
 // reserveFirst is Reserve with all locks held.
 func (c *Tx) reserveFirst(
-	now clock.Time, cl *Client, until clock.Time, by *Weights, informed bool, out *reply.Output,
+	now clock.Time, cl *Client, until clock.Time, by *weights.Weights, informed bool, out *reply.Output,
 ) (waits bool, err error) {
 	var first *job
 	var r ref
 	var from *tube
 	if by != nil {
-		if from, r = by.pick(cl.watched); from != nil {
+		if i := by.Pick((*watchList)(cl)); i >= 0 {
+			from = cl.watched[i].tube
+			r = from.candidate()
 			first = from.shard.job(r)
 		}
 	} else {

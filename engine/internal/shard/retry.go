@@ -6,6 +6,7 @@ import (
 	"trellis/binlog/journal"
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/reply"
+	"trellis/engine/internal/spread"
 )
 
 // A cause is how a reservation has ended that did not end well.
@@ -203,24 +204,10 @@ func backOff(p *journal.Policy, id uint64, attempts uint32) clock.Time {
 		b *= uint64(p.RetryFactor)
 	}
 	b = min(b, most) * uint64(clock.Second)
-	random := mix(id+uint64(attempts)*golden) >> (64 - randomBits)
+	random := spread.Mix(id+uint64(attempts)*spread.Golden) >> (64 - randomBits)
 	high, low := bits.Mul64(b, uint64(p.RetryJitter)*random)
 	more, _ := bits.Div64(high, low, 100<<randomBits)
 	return min(clock.Time(b+more), clock.Seconds(1<<32-1))
 }
 
 const randomBits = 24
-
-// golden is 2^64 divided by the golden ratio: multiples of it, modulo 2^64, are spread more
-// evenly than those of any other number.
-const golden = 0x9E3779B97F4A7C15
-
-// mix is the finalizer of splitmix64, a bijection: what it makes of consecutive numbers has
-// nothing to do with each other.
-func mix(z uint64) uint64 {
-	z ^= z >> 30
-	z *= 0xBF58476D1CE4E5B9
-	z ^= z >> 27
-	z *= 0x94D049BB133111EB
-	return z ^ z>>31
-}

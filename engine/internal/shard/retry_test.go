@@ -10,6 +10,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/engine/internal/clock"
+	"trellis/engine/internal/spread"
 	"trellis/engine/stats"
 )
 
@@ -19,7 +20,7 @@ func TestABackOffIsAsLongAsItsFormulaSays(t *testing.T) {
 		k    uint32
 		want uint64
 	}{{2, 1, 9918517}, {2, 2, 12568646}, {6, 1, 12412069}} {
-		if got := mix(c.id+uint64(c.k)*golden) >> 40; got != c.want {
+		if got := spread.Mix(c.id+uint64(c.k)*spread.Golden) >> 40; got != c.want {
 			t.Errorf("the random bits of attempt %d of job %d are %d, want %d", c.k, c.id, got, c.want)
 		}
 	}

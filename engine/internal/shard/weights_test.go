@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"trellis/engine/internal/clock"
+	"trellis/engine/internal/weights"
 )
 
 // weightSets are weights of tubes such as clients may give.
@@ -37,16 +38,16 @@ func TestOfAThousandReservesEachTubeGetsItsShare(t *testing.T) {
 	}
 	for _, set := range weightSets {
 		watched := openTubes(len(set))
+		cl := &Client{watched: watched}
 		sum := 0
 		for _, w := range set {
 			sum += int(w)
 		}
 		for id := range sessions {
-			w := &Weights{of: set, at: mix(id)}
+			w := weights.Of(set, id)
 			got := map[*tube]int{}
 			for range reserves {
-				from, _ := w.pick(watched)
-				got[from]++
+				got[watched[w.Pick((*watchList)(cl))].tube]++
 			}
 			for i, x := range set {
 				want := float64(reserves*int(x)) / float64(sum)
@@ -151,7 +152,7 @@ func TestWorkerTimeFollowsWeights(t *testing.T) {
 
 // What weights cost, those pay who give them.
 func TestWeightsAreSmall(t *testing.T) {
-	if n := unsafe.Sizeof(Weights{}); n > 48 { // what the allocator gives anyway
+	if n := unsafe.Sizeof(weights.Weights{}); n > 48 { // what the allocator gives anyway
 		t.Errorf("weights have %d bytes", n)
 	}
 	s := newSim(100, 1)
@@ -186,7 +187,7 @@ func BenchmarkBatchAmongTubes(b *testing.B) {
 				}
 			}
 			by := c.loop.by()
-			cl, w := clientOf(&c.session), (*Weights)(nil)
+			cl, w := clientOf(&c.session), (*weights.Weights)(nil)
 			if mode != "fifo" {
 				w = c.session.weights()
 			}
