@@ -40,9 +40,7 @@ func New(cfg Config) *Engine {
 		cfg.seed = maphash.MakeSeed()
 	}
 	e := &Engine{config: cfg}
-	e.Shards.Init(n, cfg.seed, cfg.Limits, cfg.Stock, cfg.Accounts)
-	e.RecordIn(cfg.Journal)
-	e.ClockSet(cfg.Start)
+	shard.Init(&e.Shards, n, cfg.seed, cfg.Limits, cfg.Stock, cfg.Accounts, cfg.Journal, cfg.Start)
 	return e
 }
 

@@ -22,6 +22,3 @@ type (
 
 // Always is the time for Engine.Follow of a standby, which does not know when it will serve.
 const Always = clock.Always
-
-// ErrDiscarded is returned by Engine.Walk when the engine was discarded meanwhile.
-var ErrDiscarded = shard.ErrDiscarded

@@ -213,7 +213,7 @@ func (s *Session) abort(now Time, out *Output) Outcome {
 	}
 	s.client.Flags &^= isWaiting
 	out.ShowsState()
-	s.loop.tx.DependOnNone(&s.client, out)
+	out.DependOn(s.wait.pos)
 	s.answerNone(out, reply.ErrTimedOut, int(s.wait.batch))
 	return Done
 }
@@ -232,9 +232,8 @@ type wait struct {
 	since   Time        // when the wait for a job began
 	until   Time        // when the client's time-out ends
 	soon    Time        // when the safety margin of one of its jobs begins
-	// The job that was handed over: written by the claimer.
-	id  uint64
-	pos journal.Pos // in the journal that the reply depends on
+	id      uint64      // of the job that was handed over: written by the claimer; 0 for none
+	pos     journal.Pos // that the reply depends on: written by the claimer, or when the wait ends without a job
 	// How the wait ended, when not by a job; byJob while it has not.
 	end       waitEnd
 	batch     uint16 // jobs that the reserve asks for, if it is a reserve-batch; 0 if it is not

@@ -94,9 +94,11 @@ func (s *Session) WaitingSince() Time { return s.wait.since }
 // if somebody has claimed the session to hand a job over: then it turns up in the
 // mailbox.
 func (s *Session) stopWaiting(now Time) bool {
-	if !s.loop.tx.StopWaiting(now, &s.client) {
+	pos, ok := s.loop.tx.StopWaiting(now, &s.client)
+	if !ok {
 		return false
 	}
+	s.wait.pos = pos
 	s.loop.counts.waiting.Add(-1)
 	s.loop.wheel.Cancel(&s.wait.timer)
 	return true
@@ -137,7 +139,7 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 	w := s.wait
 	if end := w.end; end != byJob {
 		w.end = byJob
-		s.loop.tx.DependOnNone(&s.client, out)
+		out.DependOn(w.pos)
 		err := reply.ErrTimedOut
 		if end == byMargin {
 			err = reply.ErrDeadlineSoon

@@ -161,25 +161,27 @@ func (q *servedQueue) present() *engine.Engine {
 	return q.engine
 }
 
+var errNoQueue = errors.New("there is no queue")
+
 func (q *servedQueue) Walk(from uint64, n int, f func(*journal.Record, *journal.Hold) error) (uint64, error) {
 	if e := q.present(); e != nil {
 		return e.Walk(from, n, f)
 	}
-	return 0, engine.ErrDiscarded
+	return 0, errNoQueue
 }
 
 func (q *servedQueue) Settings(f func(*journal.Setting) error) error {
 	if e := q.present(); e != nil {
 		return e.Settings(f)
 	}
-	return engine.ErrDiscarded
+	return errNoQueue
 }
 
 func (q *servedQueue) Numbers(f func(*journal.Numbers) error) error {
 	if e := q.present(); e != nil {
 		return e.Numbers(f)
 	}
-	return engine.ErrDiscarded
+	return errNoQueue
 }
 
 func (q *servedQueue) Digest(stamp int64) Digest {

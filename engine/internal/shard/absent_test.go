@@ -369,7 +369,7 @@ func TestWhatANumberHoldsIsReadyWhenItIsGone(t *testing.T) {
 func TestOwnClientsGoOnUnderTheNextLeaderWithTheirJobs(t *testing.T) {
 	s := newSim(100, 2)
 	record := &tape{file: newFile(nil)}
-	s.engine.RecordIn(heldTape{record})
+	s.engine.recordIn(heldTape{record})
 	for i, l := range s.loops {
 		l.Number(uint32(i+1), 70)
 	}
@@ -433,7 +433,7 @@ func TestOwnClientsGoOnUnderTheNextLeaderWithTheirJobs(t *testing.T) {
 func TestASessionFromBeforeItsLoopHadANumberGoesOn(t *testing.T) {
 	s := newSim(100, 1)
 	record := &tape{file: newFile(nil)}
-	s.engine.RecordIn(heldTape{record})
+	s.engine.recordIn(heldTape{record})
 	c, other := s.open(), s.open()
 	c.say("put 0 0 9 1", "x", "reserve")
 	s.loops[0].Number(3, 0)
@@ -473,7 +473,7 @@ func TestASessionFromBeforeItsLoopHadANumberGoesOn(t *testing.T) {
 // A session with a number is on record at most once, and one without stays off the record.
 func TestSessionsWithoutANumberAreNotPutOnRecord(t *testing.T) {
 	s := newSim(100, 1)
-	s.engine.RecordIn(heldTape{&tape{file: newFile(nil)}})
+	s.engine.recordIn(heldTape{&tape{file: newFile(nil)}})
 	c := s.open()
 	s.engine.Hold(true)
 	var room atomic.Int64
@@ -481,7 +481,7 @@ func TestSessionsWithoutANumberAreNotPutOnRecord(t *testing.T) {
 	if c.session.Record(&room, s.now) {
 		t.Error("a session of a loop without a number is on record")
 	}
-	s.engine.RecordIn(withoutHolds{heldTape{&tape{file: newFile(nil)}}})
+	s.engine.recordIn(withoutHolds{heldTape{&tape{file: newFile(nil)}}})
 	s.loops[0].Number(1, 0)
 	if c := s.open(); c.session.Record(&room, s.now) {
 		t.Error("a session is on record where nobody could read it")

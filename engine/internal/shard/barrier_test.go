@@ -40,7 +40,7 @@ func (f *term) Update(r *journal.Record) (journal.Pos, error) {
 func newTerm(t *testing.T) (*sim, *term, *simConn) {
 	s := newSim(200_000, 1)
 	f := &term{cramped: &cramped{file: newFile(nil), room: true}}
-	s.engine.RecordIn(f)
+	s.engine.recordIn(f)
 	t.Cleanup(s.engine.Discard)
 	c := s.open()
 	c.say(

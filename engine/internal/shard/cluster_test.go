@@ -271,7 +271,7 @@ func TestADiscardedEngineHasGivenAllMemoryBack(t *testing.T) {
 		if n := e.Snapshot(0); n.Memory != 0 || n.Delayed != 0 || n.Tubes != 0 {
 			t.Fatalf("%d bytes, %d jobs and %d tubes are left", n.Memory, n.Delayed, n.Tubes)
 		}
-		if _, err := e.Walk(0, 1, nil); err != ErrDiscarded {
+		if _, err := e.Walk(0, 1, nil); err != errDiscarded {
 			t.Fatalf("a walk ends with %v", err)
 		}
 		e.EachTube(0, func(tube *stats.Tube) { t.Fatalf("there is a tube: %v", tube) })

@@ -61,7 +61,7 @@ func TestNumbersAreGivenToLoopsOnce(t *testing.T) {
 	if list, _, err := e.GiveNumbers(9, 1, 1); err != nil || fmt.Sprint(list) != "[9]" {
 		t.Errorf("and then %v: %v", list, err)
 	}
-	e.RecordIn(withoutHolds{heldTape{record}})
+	e.recordIn(withoutHolds{heldTape{record}})
 	if _, _, err := e.GiveNumbers(9, 1, 1); !errors.Is(err, ErrNoHolds) {
 		t.Errorf("where nobody could read it: %v", err)
 	}

@@ -183,7 +183,7 @@ func TestExpiriesSleepWithoutExtensions(t *testing.T) {
 func TestPutsWithoutATagExpireAsTheirTubeSays(t *testing.T) {
 	s := newSim(2*pinnedSize, 1)
 	f := newFile(nil)
-	s.engine.RecordIn(f)
+	s.engine.recordIn(f)
 	c := s.open()
 	c.expect(t, "INSERTED 1\r\n", "put 0 0 9 1\r\nx\r\n")
 	c.expect(t, "TUBE_SET\r\n", "set-tube default expire=7\r\n")

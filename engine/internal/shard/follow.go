@@ -61,7 +61,7 @@ func (f *Follower) Stamp(wall int64) { f.stamp = max(f.stamp, f.shared.sinceStar
 
 // RecordIn says in which journal the engine records what its sessions do. Before Serve,
 // it replaces that of the engine's Config.
-func (f *Follower) RecordIn(j record.Journal) { f.shared.RecordIn(j) }
+func (f *Follower) RecordIn(j record.Journal) { f.shared.recordIn(j) }
 
 // Full takes the whole state of a job, or a tombstone, which replaces an earlier one. It
 // returns where that stood.

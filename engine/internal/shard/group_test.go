@@ -26,7 +26,7 @@ func TestHeldJobsAreFiredOnceWhicheverRecordIsTheLastOfALeader(t *testing.T) {
 	const tubes = 5
 	first := newSim(100, 1)
 	log := &tape{file: newFile(nil)}
-	first.engine.RecordIn(log)
+	first.engine.recordIn(log)
 	c := first.open()
 	for i := range 6 {
 		c.say(fmt.Sprintf("use t%d", i%tubes), "put 9 0 9 1 grp:g", "a")
@@ -101,7 +101,7 @@ func restarted(t *testing.T, entries []entry) successor {
 			blocks[terms.Group]++
 		}
 	}
-	x.engine.RecordIn(x.tape)
+	x.engine.recordIn(x.tape)
 	f.Serve(1000, 0)
 	x.Settle()
 	x.Wait(0)
@@ -226,7 +226,7 @@ func TestGroupsSleepInAStockServer(t *testing.T) {
 	s := newSim(100, 1)
 	s.engine.cfg.Stock = true
 	log := &tape{file: newFile(nil)}
-	s.engine.RecordIn(log)
+	s.engine.recordIn(log)
 	records := []*journal.Record{
 		groupJob(1, "default", journal.Ready, journal.Terms{Group: "g"}),
 		groupJob(2, "default", journal.Held, journal.Terms{After: "g"}),

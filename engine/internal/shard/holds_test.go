@@ -272,7 +272,7 @@ func (t heldTape) DeleteFor(id uint64, former journal.Former, by journal.Origin)
 
 // onRecord has all sessions on record, on a tape.
 func (s *sim) onRecord(record *tape) {
-	s.engine.RecordIn(heldTape{record})
+	s.engine.recordIn(heldTape{record})
 	s.ids = func(n int) uint64 { return sessionID(1, uint64(n)) }
 }
 

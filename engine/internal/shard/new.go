@@ -14,8 +14,12 @@ import (
 	"trellis/engine/internal/record"
 )
 
-// Init makes n shards, a power of two, at time 0. Tubes are placed by seed. RecordIn and ClockSet follow.
-func (e *Shards) Init(n int, seed maphash.Seed, limits Limits, stock bool, accounts *account.Accounts) {
+// Init makes e, which is zero, n shards, a power of two, at Time 0, which was at start by the wall clock. Tubes are
+// placed by seed. What changes goes into a journal, nil for none.
+func Init(
+	e *Shards, n int, seed maphash.Seed,
+	limits Limits, stock bool, accounts *account.Accounts, log record.Journal, start time.Time,
+) {
 	e.cfg, e.seed = settled{Limits: limits, Stock: stock}, seed
 	for i := range n {
 		e.shards = append(e.shards, newShard(e, i))
@@ -23,6 +27,8 @@ func (e *Shards) Init(n int, seed maphash.Seed, limits Limits, stock bool, accou
 	sh := e.shardFor([]byte(DefaultTube))
 	e.defaultTube, e.emptyTube = sh.tube([]byte(DefaultTube), false), &tube{name: DefaultTube, shard: sh}
 	e.accounts.Open(accounts, e.recount)
+	e.recordIn(log)
+	e.ClockSet(start)
 }
 
 func newShard(e *Shards, number int) *shard {
@@ -59,8 +65,8 @@ func (e *Shards) ClockSet(start time.Time) {
 	e.start.Store(start.UnixNano())
 }
 
-// RecordIn makes changes go into a journal, nil for none.
-func (e *Shards) RecordIn(j record.Journal) {
+// recordIn makes changes go into a journal, nil for none.
+func (e *Shards) recordIn(j record.Journal) {
 	e.cfg.Journal = j
 	e.barrier, _ = j.(record.Barrier)
 	if e.holds, _ = j.(record.Holds); e.holds == nil {

@@ -242,12 +242,12 @@ func (withoutHolds) RecordsHolds() bool { return false }
 // What it reserves would be lost to the others.
 func TestNoSessionOfAnotherMemberIsOpenedBeforeAllMembersReadOfReservations(t *testing.T) {
 	s := newSim(100, 1)
-	s.engine.RecordIn(withoutHolds{heldTape{&tape{file: newFile(nil)}}})
+	s.engine.recordIn(withoutHolds{heldTape{&tape{file: newFile(nil)}}})
 	var x Session
 	if err := s.loops[0].OpenAs(&x, sessionID(1, 1), nil, 0); !errors.Is(err, ErrNoHolds) {
 		t.Errorf("got %v", err)
 	}
-	s.engine.RecordIn(heldTape{&tape{file: newFile(nil)}})
+	s.engine.recordIn(heldTape{&tape{file: newFile(nil)}})
 	if err := s.loops[0].OpenAs(&x, sessionID(1, 1), nil, 0); err != nil {
 		t.Errorf("when they do: %v", err)
 	}

@@ -80,7 +80,7 @@ func (f *holdingFile) Move(r *journal.Record, former journal.Former) (journal.Ti
 // a time to run of 100.
 func lingeringSim(t *testing.T) (*sim, *simConn) {
 	s := newSim(100, 1)
-	s.engine.RecordIn(newHoldingFile())
+	s.engine.recordIn(newHoldingFile())
 	c := s.open()
 	c.expect(t, "TUBE_SET\r\nINSERTED 1\r\nRESERVED 1 1\r\na\r\n", "set-tube default linger=50\r\nput 0 0 100 1\r\na\r\nreserve\r\n")
 	return s, c

@@ -72,10 +72,10 @@ func (c *Tx) waitOr(now clock.Time, cl *Client, until clock.Time, out *reply.Out
 	}
 	switch {
 	case soon <= now:
-		c.DependOnNone(cl, out)
+		out.DependOn(c.endsWatched(cl))
 		return false, reply.ErrDeadlineSoon
 	case until <= now:
-		c.DependOnNone(cl, out)
+		out.DependOn(c.endsWatched(cl))
 		return false, reply.ErrTimedOut
 	}
 	watched := cl.watched

@@ -238,13 +238,13 @@ func (olderMembers) RecordsAll() bool { return false }
 
 func TestWhatOthersCannotReadIsRefused(t *testing.T) {
 	s, record := recordedSim()
-	s.engine.RecordIn(olderMembers{heldTape{record}})
+	s.engine.recordIn(olderMembers{heldTape{record}})
 	c := s.open()
 	c.expect(t, "OUT_OF_MEMORY\r\nOUT_OF_MEMORY\r\nDLQ_SET\r\n", "set-tube t retry-min=1\r\nset-tube t attempts=1 dead=d\r\nset-dlq t 3 d\r\n")
 	if list := c.ask(t, "capabilities\r\n"); strings.Contains(list, "set-tube") || !strings.Contains(list, "set-dlq") {
 		t.Errorf("capabilities are %s", list)
 	}
-	s.engine.RecordIn(heldTape{record})
+	s.engine.recordIn(heldTape{record})
 	c.expect(t, "TUBE_SET\r\n", "set-tube t retry-min=1\r\n")
 	if list := c.ask(t, "capabilities\r\n"); !strings.Contains(list, "- set-tube\n") {
 		t.Errorf("capabilities are %s", list)

@@ -43,7 +43,7 @@ func (st simTarget) Start(clients []script.Client, options ...string) (script.Se
 	s := newLimitedSim(uint32(values["-z"]), st.loops, Limits{Keys: int(values["--max-keys"])})
 	s.grant(clients)
 	if journaled {
-		s.engine.RecordIn(newHoldingFile())
+		s.engine.recordIn(newHoldingFile())
 	}
 	if st.setUp != nil {
 		st.setUp(s)

@@ -24,7 +24,7 @@ func (u *unread) RecordsAll() bool { return u.reads }
 func TestTermsAreRefusedWhileNotAllCanReadThem(t *testing.T) {
 	log := &unread{heldTape: heldTape{&tape{file: newFile(nil)}}}
 	s := newSim(65535, 1)
-	s.engine.RecordIn(log)
+	s.engine.recordIn(log)
 	c := s.open()
 	body := strings.Repeat("list-tubes\r\n", 600)
 	for _, tags := range []string{"fair:f", "grp:g", "aft:g:settled", "exp:9", "idp:k con:c exp:9"} {
@@ -50,7 +50,7 @@ func TestTermsAreRefusedWhileNotAllCanReadThem(t *testing.T) {
 func TestTermsGoAlongWithTheirJob(t *testing.T) {
 	s := newSim(65535, 1)
 	record := &tape{file: newFile(nil)}
-	s.engine.RecordIn(record)
+	s.engine.recordIn(record)
 	c := s.open()
 	terms := &journal.Terms{Fair: "f", Group: "h", After: "g", Settled: true, Expires: 900}
 	want := journal.Keys{Unique: "k", Seconds: 9, Limited: "c", Limit: 1, Terms: terms}

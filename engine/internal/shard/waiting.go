@@ -5,7 +5,6 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/engine/internal/clock"
-	"trellis/engine/internal/reply"
 )
 
 // A waiter is a client that may wait for a job. A shard calls it with its lock held.
@@ -93,15 +92,15 @@ func (w *subscription) dequeue() {
 	t.waiting--
 }
 
-// StopWaiting ends the client's wait for a job. It reports false if there is none, or if somebody has claimed the
-// client to hand a job over: then it turns up in the mailbox.
-func (c *Tx) StopWaiting(now clock.Time, cl *Client) bool {
+// StopWaiting ends the client's wait for a job. An answer that there is none depends on pos. It reports false if the
+// client does not wait, or if somebody has claimed it to hand a job over: then it turns up in the mailbox.
+func (c *Tx) StopWaiting(now clock.Time, cl *Client) (pos journal.Pos, ok bool) {
 	if !cl.claim() {
-		return false
+		return 0, false
 	}
 	c.dequeue(now, cl)
 	cl.claimed.Store(claimFree)
-	return true
+	return c.endsWatched(cl), true
 }
 
 // EndClaim takes a client that was claimed out of all queues that it still stands in.
@@ -145,14 +144,15 @@ func (c *Tx) Margin(now clock.Time, cl *Client) (soon clock.Time, waits bool) {
 	return soon, true
 }
 
-// DependOnNone notes in out what an answer depends on that says that no tube has a job that the client watches.
-func (c *Tx) DependOnNone(cl *Client, out *reply.Output) {
+// endsWatched is the position on which an answer depends that says that no tube has a job that the client watches.
+func (c *Tx) endsWatched(cl *Client) (pos journal.Pos) {
 	if c.shared.cfg.Journal == nil {
-		return
+		return 0
 	}
 	for set := cl.watchedShards; set != 0; set &= set - 1 {
-		out.DependOn(c.shared.shards[bits.TrailingZeros16(uint16(set))].dependsOnEnds())
+		pos = max(pos, c.shared.shards[bits.TrailingZeros16(uint16(set))].dependsOnEnds())
 	}
+	return pos
 }
 
 // dispatch hands ready jobs of t to sessions that wait for them, the one that

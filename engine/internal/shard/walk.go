@@ -9,15 +9,16 @@ import (
 	"trellis/engine/internal/ids"
 )
 
-// ErrDiscarded is returned by Engine.Walk when the engine was discarded meanwhile.
-var ErrDiscarded = errors.New("engine: the engine was discarded")
+// errDiscarded is returned by Walk when the shards were discarded meanwhile.
+var errDiscarded = errors.New("engine: the engine was discarded")
 
 // Walk calls f for jobs and tombstones by their ids, from id from on, with what the
 // journal would be told of each at that moment: a reserved job is ready, and has a hold behind
 // it if the reservation is on record, and neither the end of its session nor that of its number
 // is. Otherwise the hold is nil. Walk visits at
 // most n jobs, and returns the id to go on from, 0 when it has come to the end. Begin
-// with 1. An error of f's ends it, and is returned with the id of f's job. The record, its
+// with 1. An error of f's ends it, and is returned with the id of f's job. It fails if the shards were discarded
+// meanwhile. The record, its
 // body and the hold, but not strings, are valid during the call of f only. No shard is locked
 // then, but Discard waits for the end of the walk: f must not wait for a disk.
 //
@@ -33,7 +34,7 @@ func (e *Shards) Walk(from uint64, n int, f func(*journal.Record, *journal.Hold)
 	e.life.RLock()
 	defer e.life.RUnlock()
 	if from <= 1 && !e.catchUp() || e.discarded.Load() {
-		return 0, ErrDiscarded
+		return 0, errDiscarded
 	}
 	w := walk{shared: e, f: f}
 	for n > 0 {
