@@ -77,8 +77,6 @@ type Loop struct {
 	starving atomic.Bool // there were some once, so that Engine.Room wakes it. Only the loop writes it
 	fed      atomic.Bool // Engine.Room was called since they starved
 
-	stopping bool // the server ends: sessions that close have not failed at their jobs
-
 	weights map[*Session]*weights.Weights // of the sessions that have some
 
 	number   uint32 // of the ids of sessions that are opened without one; 0 for none

@@ -1,10 +1,8 @@
 package engine
 
-import "trellis/engine/internal/shard"
-
 // Stop tells the loop that the server is about to end, and closes sessions for no other reason. So
 // what their clients hold has not failed.
-func (l *Loop) Stop() { l.stopping = true }
+func (l *Loop) Stop() { l.tx.Stop() }
 
 // Close ends the session: what it has reserved becomes ready, or lingers, and its tubes lose it.
 // It reports whether that is done. When it is much, or a job is on its way, Next goes on
@@ -46,7 +44,7 @@ func (s *Session) finishClose(now Time) (done bool) {
 		l.starve(s)
 		return false
 	}
-	if !l.tx.Depart(now, &s.client, s.recordedID(), s.departure()) {
+	if !s.depart(now) {
 		l.turns.Push(s)
 		return false
 	}
@@ -56,23 +54,14 @@ func (s *Session) finishClose(now Time) (done bool) {
 	return true
 }
 
-// recordedID is the session's id if it is on record, 0 if it is not.
-func (s *Session) recordedID() uint64 {
-	if s.client.Flags&onRecord == 0 {
-		return 0
+// depart ends what shards know of a closed session's client, as far as the round's budget goes.
+func (s *Session) depart(now Time) (done bool) {
+	tx, recorded := &s.loop.tx, uint64(0)
+	if s.client.Flags&onRecord != 0 {
+		recorded = s.id
 	}
-	return s.id
-}
-
-// departure is how the client of a closed session has left.
-func (s *Session) departure() shard.Departure {
-	switch {
-	case s.client.Flags&parts != 0:
-		return shard.IsParted
-	case s.client.Flags&saidQuit != 0:
-		return shard.HasQuit
-	case s.loop.stopping:
-		return shard.ServerStops
+	if s.client.Flags&parts != 0 {
+		return tx.Part(now, &s.client, recorded)
 	}
-	return shard.IsCutOff
+	return tx.Depart(now, &s.client, recorded, s.client.Flags&saidQuit != 0)
 }

@@ -42,16 +42,39 @@ func (v *closing) removeOldest() {
 const giveBackSlice = 128
 
 // Depart ends a closed client as far as the round's budget goes, and returns true when nobody can see it any more.
-// What it has reserved becomes ready, or lingers; or is left to an absent session of its id, if it is parted. If it is
-// on record, that is its session's id, which is 0 otherwise.
-func (c *Tx) Depart(now clock.Time, cl *Client, session uint64, how Departure) (done bool) {
-	switch {
-	case cl.reserved == nil:
-	case how == IsParted:
-		c.leaveAbsent(now, cl)
-	case !c.giveBack(now, cl, how):
+// What it has reserved becomes ready, or lingers unless the client has quit. If it is on record, that is its session's
+// id, which is 0 otherwise.
+func (c *Tx) Depart(now clock.Time, cl *Client, session uint64, quit bool) (done bool) {
+	if cl.reserved != nil && !c.giveBack(now, cl, c.departure(quit)) {
 		return false
 	}
+	return c.depart(now, cl, session)
+}
+
+// Part is Depart for a client on record, which leaves what it has reserved to an absent session of its id.
+func (c *Tx) Part(now clock.Time, cl *Client, session uint64) (done bool) {
+	if cl.reserved != nil {
+		c.leaveAbsent(now, cl)
+	}
+	return c.depart(now, cl, session)
+}
+
+// Stop says that the server is about to end, and clients of the loop leave for no other reason.
+func (c *Tx) Stop() { c.stopping = true }
+
+// departure is how a client leaves.
+func (c *Tx) departure(quit bool) Departure {
+	switch {
+	case quit:
+		return HasQuit
+	case c.stopping:
+		return ServerStops
+	}
+	return IsCutOff
+}
+
+// depart ends a closed client that has given back what it had reserved, or left it to an absent session.
+func (c *Tx) depart(now clock.Time, cl *Client, session uint64) (done bool) {
 	if c.unwatch(now, cl) {
 		return false
 	}

@@ -19,7 +19,6 @@ const (
 	IsCutOff    Departure = iota // its connection has ended
 	HasQuit                      // so it has said: what it has reserved is for others at once
 	ServerStops                  // the server ends it because it stops itself: nothing has failed
-	IsParted                     // its session may go on: what it has reserved stays its own
 )
 
 // cause is how reservations end with the client.

@@ -41,6 +41,7 @@ type purse struct {
 	loop     rouser               // wakes the loop
 	closings map[*Client]*closing // of closed clients that have something left to give back
 	listEnds map[*Client]listEnd  // where the last list-jobs of each client that sent one ended
+	stopping bool                 // the server ends: clients that leave have not failed at their jobs
 }
 
 // A rouser wakes a loop that sleeps in its poll.
