@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
+	"math"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -69,6 +70,9 @@ func history(t *testing.T, p plan) outcome {
 	return o
 }
 
+// briefly is how many of a history's last events are shown where other tests run, too: more would hide what those say.
+const briefly = 40
+
 // A cluster of which machines, disks, network and clocks fail loses nothing that was acknowledged, hands no job to two,
 // gives no wrong reply, and serves soon after the last fault.
 func TestHistories(t *testing.T) {
@@ -78,12 +82,15 @@ func TestHistories(t *testing.T) {
 	if begin == 0 {
 		begin = uint64(time.Now().Unix()/86400) * 1_000_000
 	}
+	shown := math.MaxInt // events of a history that is wrong
 	if *limit == 0 {
+		shown = briefly
 		*limit = 10 * time.Second
 		if proof && !servertest.RaceEnabled {
 			*limit = 4 * time.Minute
 		}
 	}
+	var traces []string
 	began := time.Now()
 	for i := 0; *runs == 0 && time.Since(began) < *limit || i < *runs; i++ {
 		if *first && tally.wrong > 0 {
@@ -98,10 +105,11 @@ func TestHistories(t *testing.T) {
 		}
 		if len(o.wrongs) > 0 {
 			tally.wrong++
-			t.Errorf("seed %d: %s\n\n%s\nto play it again: make sim SEED=%d RUNS=1",
-				p.seed, strings.Join(o.wrongs, "\n"), o.trace, p.seed)
+			t.Errorf("seed %d: %s\nto play it again: make sim SEED=%d RUNS=1", p.seed, strings.Join(o.wrongs, "\n"), p.seed)
+			traces = append(traces, fmt.Sprintf("the end of seed %d:\n%s", p.seed, o.trace.ending(shown)))
 		}
 	}
+	t.Log(strings.Join(traces, "\n")) // behind all that is wrong
 }
 
 // A seed says what happens: played again, it has the same trace. The runtime interferes when the machine takes the

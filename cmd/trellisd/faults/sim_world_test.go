@@ -111,10 +111,10 @@ func (w *world) events() (n int, lasted time.Duration) {
 	return w.trace.n, time.Since(w.began)
 }
 
-// String lists the last events.
-func (t *trace) String() string {
+// ending lists the last events, at most so many.
+func (t *trace) ending(most int) string {
 	var s strings.Builder
-	for i := max(0, t.n-len(t.last)); i < t.n; i++ {
+	for i := max(0, t.n-min(most, len(t.last))); i < t.n; i++ {
 		e := &t.last[i%len(t.last)]
 		fmt.Fprintf(&s, "%12.6f %-16s %s", e.at.Seconds(), e.who, e.what)
 		if strings.Contains(e.who, clientHost) {
