@@ -541,25 +541,25 @@ func (c *testCluster) upgrade(n *clustertest.Node) {
 }
 
 // The checks would notice: the next leader knows of no reservations, and hands out what is held.
-func TestAJobThatIsHeldByTwoIsFoundOut(t *testing.T) { plantedIsFoundOut(t, "no-holds") }
-
-// The checks would notice: gateways do not hear what was executed, and have it executed again.
-func TestACommandThatIsExecutedTwiceIsFoundOut(t *testing.T) { plantedIsFoundOut(t, "no-effects") }
-
-func plantedIsFoundOut(t *testing.T, fault string) {
+func TestAJobThatIsHeldByTwoIsFoundOut(t *testing.T) {
 	t.Parallel()
 	if servertest.RaceEnabled {
 		t.Skip("builds a program, and the race detector has nothing new to see in it")
 	}
 	c := prepareCluster(t)
-	c.Program, c.Env = clustertest.PlantedProgram(t), []string{"TRELLIS_PLANTED=" + fault}
+	c.Program, c.Env = clustertest.PlantedProgram(t), []string{"TRELLIS_PLANTED=no-holds"}
 	for range 3 {
 		c.Add(t.TempDir())
 	}
 	c.StartAll()
-	foundOut(t, 30, func() error {
+	const attempts = 30 // a machine that is busy may not let clients hold jobs at the right moment in each of them
+	for n := range attempts {
 		w := c.crew()
 		killOfTheLeader.do(w)
-		return w.over()
-	})
+		if err := w.over(); err != nil {
+			t.Logf("found out in attempt %d: %v", n+1, err)
+			return
+		}
+	}
+	t.Error("not found out")
 }

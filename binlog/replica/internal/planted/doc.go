@@ -2,8 +2,8 @@
 // program that is built with the tag planted can be told to make one of them, so that tests
 // can show that they would find it. No other program has them.
 //
-// All are found from outside, by what clients of three processes see, and all but NoHolds within a
-// process.
+// Tests of the packages find all but NoHolds, which clients of three processes find. The simulator
+// (cmd/trellisd/faults) finds all but WipedVotes by what its clients see.
 //
 // OldTerm alone changes nothing: a leader proposes a batch once, and while it leads in the
 // batch's term, so that no entry has a batch of an old term. ProposedAgain breaks
