@@ -65,7 +65,7 @@ func (c *asideClient) body(line, format string) (id uint64, body string, err err
 func TestClientsGoOnWhenAClusterOfOneStepsAside(t *testing.T) {
 	times := 5
 	if proof {
-		times = 100
+		times = 25
 	}
 	r := newRig(t, 1)
 	r.leader(-1)

@@ -156,7 +156,7 @@ func (l *load) consume() func(c *asideClient) error {
 func TestNoConnectionEndsWhenALeaderHandsOver(t *testing.T) {
 	times := 5
 	if proof {
-		times = 50
+		times = 15
 	}
 	for try := range attempts {
 		r := newRig(t, 3)
