@@ -126,7 +126,7 @@ func stalled(stop <-chan struct{}, sum *atomic.Int64) {
 // not notice.
 func TestRightsEndWithTheirLinesAndNoOthersDo(t *testing.T) {
 	t.Parallel()
-	const edits, most = 200, 8
+	const edits, most = 50, 8
 	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, 0))
 	var clients []*revocable

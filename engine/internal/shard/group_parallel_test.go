@@ -16,7 +16,7 @@ import (
 // once: every job that waits for a group comes once, and not before the last member of its group was
 // on its way out.
 func TestEachJobThatWaitsForAGroupComesOnceAndNotTooSoon(t *testing.T) {
-	rounds, groups := 20, 5000
+	rounds, groups := 5, 5000
 	switch {
 	case raceEnabled:
 		rounds, groups = 1, 300
