@@ -3,8 +3,8 @@
 # make test    what whoever changes something wants to know in minutes; gets what it compares with
 # make proof   everything else that must hold; installs what it compares with
 # make crash   a server with a binlog is killed CRASH_KILLS times
-# make cluster three members meet kills, stops and partitions for CLUSTER (10m; a heal takes about two seconds), and are
-#              upgraded from EARLIER, a trellisd of an earlier version, if that is given
+# make cluster three members meet kills, stops and partitions for CLUSTER (10m), and are upgraded from EARLIER, a
+#              trellisd of an earlier version, if that is given
 # make sim     a cluster in one process, with its own time, meets faults of SEED and of those that follow, RUNS of them, or for
 #              TIME (1m); a seed that fails is played again by SEED=... RUNS=1
 # make mistakes plant mistakes in the program, one after the other, each of which make sim has to find
@@ -40,13 +40,14 @@ packages = $(addprefix ./,$(addsuffix /...,$(1)))
 PROGRAMS = cmd bench
 PARTS    = reactor $(filter-out reactor $(PROGRAMS),$(DIRS))
 # With the race detector, everything takes some eight times as long: make test looks for races only where most goroutines
-# meet for what that costs, make race everywhere but in ALONE, whose tests have one goroutine each, but for those of shards
-# in CREWS.
+# meet for what that costs. make race does all that make proof tries where goroutines of ours meet, in CROWDED, and has
+# all else try as much as make test does, but for ALONE, whose tests have one goroutine each, but for those of shards in
+# CREWS.
 RACED    = binlog/replica binlog/replica/wire
 ALONE    = codec engine engine/internal/shard engine/internal/queue binlog/replica/entry binlog/replica/offline binlog/replica/snapshot
+CROWDED  = reactor binlog binlog/replica binlog/replica/entrylog binlog/replica/member binlog/replica/wire \
+	cmd/trellisd/internal/cluster cmd/trellisd/soak
 without  = $(filter-out $(addprefix trellis/,$(1)),$(shell $(GO) list $(call packages,$(PROGRAMS) $(PARTS))))
-# Tests of servers as processes. Those of faults and soak are for make proof alone.
-PROCESSES = cmd/trellisd $(addprefix cmd/trellisd/,process cluster crash)
 CREWS    = $(shell grep -lE 'newCrew|[.]Go.func|go func' engine/internal/shard/*_test.go)
 
 TARGETS  = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 freebsd/amd64 freebsd/arm64
@@ -145,14 +146,16 @@ cross:
 		GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build ./... || exit 1; \
 	done
 
+# What takes longest is first.
 unit:
-	$(TEST) -tags proof ./...
+	$(TEST) -tags proof -p 3 $(addprefix ./,cmd/trellisd/faults cmd/trellisd/process reactor engine/internal/shard \
+		cmd/trellisd/internal/cluster cmd/internal/console cmd/trellis) ./...
 
 # All tests of processes take longer than everything else with the race detector: of those that make test leaves out,
 # it sees the clients of members to which things happen.
 race:
-	$(RACE) -tags proof $(call without,$(ALONE) $(PROCESSES))
-	$(RACE) $(addprefix ./,$(PROCESSES))
+	$(RACE) -tags proof -p 3 $(addprefix ./,$(CROWDED))
+	$(RACE) -p 3 $(call without,$(ALONE) $(CROWDED))
 	$(RACE) -tags proof -run DoNotNotice ./cmd/trellisd/faults
 	$(RACE) -tags proof -run "$$(.ci/tests-of $(CREWS))" ./engine/internal/shard
 
