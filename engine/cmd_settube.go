@@ -45,26 +45,50 @@ func (s *Session) setDeadLetters(now Time, cmd *codec.Command, out *Output) Outc
 }
 
 func (x *setTube) turn(s *Session, now Time, out *Output) Outcome {
-	err := s.loop.tx.ChangeSetting(now, x.tube, x.change, out)
+	rest, err := s.loop.tx.ChangeSetting(now, x.tube, x.change, out)
 	if errors.Is(err, journal.ErrRoom) {
 		return s.awaitRoom(x)
 	}
-	if err == nil && x.pairs.Values[codec.KeyLinger] > 0 {
-		return (&outlasting{s.loop.tx.Outlast(x.tube)}).turn(s, now, out)
+	if rest != nil {
+		return (&outlasting{rest, x.reply}).turn(s, now, out)
 	}
 	out.Answer(err, x.reply)
 	return Done
 }
 
 // outlasting is a set-tube by which jobs linger from now on: it puts on record what is reserved.
-type outlasting struct{ shard.Work }
+type outlasting struct {
+	shard.Work
+	reply string
+}
 
 func (o *outlasting) turn(s *Session, now Time, out *Output) Outcome {
 	if _, more, _ := o.Turn(&s.loop.tx, now, out); more {
 		return s.yield(o)
 	}
-	out.Reply(codec.ReplyTubeSet)
+	out.Reply(o.reply)
 	return Done
+}
+
+// endOutlasting goes on with what a closed session has still to put on record, as far as the round's budget goes.
+func (s *Session) endOutlasting(now Time) (done bool) {
+	if s.wait == nil {
+		return true
+	}
+	t := s.wait.task
+	if a, ok := t.(*auditing); ok {
+		t = a.task
+	}
+	o, ok := t.(*outlasting)
+	if !ok {
+		return true
+	}
+	var nobody Output
+	_, more, _ := o.Turn(&s.loop.tx, now, &nobody)
+	if !more {
+		s.wait.task = nil
+	}
+	return !more
 }
 
 // change gives a policy the values of the keys that were given.

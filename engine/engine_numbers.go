@@ -30,6 +30,11 @@ func (e *Engine) GiveNumbers(member, nonce uint64, n int) (given []uint32, pos j
 	if !log.RecordsHolds() {
 		return nil, 0, ErrNoHolds
 	}
+	if e.Lingers() {
+		for _, former := range e.LoopNumbers.Former(member, nonce) {
+			e.CloseAbsent(former) // which leaves orphans, before the numbers are gone
+		}
+	}
 	given, ended, pos, err := e.LoopNumbers.Give(member, nonce, n, log.Holds.Numbers)
 	if err != nil {
 		return nil, 0, err
@@ -49,6 +54,9 @@ func (e *Engine) EndNumber(number uint32) (pos journal.Pos, err error) {
 	log := e.Log()
 	if !log.RecordsHolds() {
 		return 0, ErrNoHolds
+	}
+	if e.Lingers() {
+		e.CloseAbsent(number) // which leaves orphans, before the number is gone
 	}
 	ended, pos, err := e.LoopNumbers.End(number, log.Holds.Numbers)
 	e.endAbsent(ended, pos)

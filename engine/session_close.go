@@ -44,7 +44,7 @@ func (s *Session) finishClose(now Time) (done bool) {
 		l.starve(s)
 		return false
 	}
-	if !s.depart(now) {
+	if !s.endOutlasting(now) || !s.depart(now) {
 		l.turns.Push(s)
 		return false
 	}

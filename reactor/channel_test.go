@@ -324,6 +324,8 @@ func (j *holdingJournal) RecordsHolds() bool { return true }
 
 func (j *holdingJournal) RecordsAll() bool { return true }
 
+func (j *holdingJournal) RecordsLinger() bool { return true }
+
 func (j *holdingJournal) Hold(h *journal.Hold) (journal.Pos, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

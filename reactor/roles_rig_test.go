@@ -111,6 +111,8 @@ func (j *tape) RecordsHolds() bool { return true }
 
 func (j *tape) RecordsAll() bool { return true }
 
+func (j *tape) RecordsLinger() bool { return true }
+
 func (j *tape) Hold(h *journal.Hold) (journal.Pos, error) {
 	kept, kind := *h, journal.EffectHold
 	if h.Touch {

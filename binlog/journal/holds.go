@@ -1,13 +1,13 @@
 package journal
 
-// What is on record of sessions of clients that come through other members of a cluster. A
-// server alone records nothing of it.
+// What is on record of reservations: those of sessions of clients that come through other members of a cluster, and
+// those in tubes that linger. A server alone records the latter only.
 
 // Hold is a reservation that is on record: of all that is on record of a job, the last says
 // who has it. So a Hold may come twice.
 type Hold struct {
 	ID       uint64 // the job's
-	Session  uint64 // who has it; 0: a client of the server that has the log
+	Session  uint64 // who has it; 0: a client of the server that has the log, or nobody: it is an orphan
 	End      int64  // of its time to run, cluster time, nanoseconds since 1970
 	Offset   uint64 // where in the session's input the command ends that it answers; 0: it answers none
 	Touch    bool   // the command was a touch

@@ -44,9 +44,17 @@ func Version(b []byte) uint8 {
 		return version(len(b) > SmallSize)
 	case Setting:
 		return version(b[14] != 0)
-	case Hold, Close, Numbers:
+	case Hold:
+		if le.Uint64(b[16:]) == 0 {
+			return 5
+		}
+		return version(true)
+	case Close, Numbers:
 		return version(true)
 	case Policy:
+		if le.Uint32(b[44:]) > 0 {
+			return 5
+		}
 		return 3
 	}
 	return version(false)

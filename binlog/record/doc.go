@@ -138,7 +138,7 @@
 // say where it is, the last counts.
 //
 //	 8  8  id of the job
-//	16  8  the session; 0: a client of the server that has the log, which has no record of it
+//	16  8  the session; 0: a client of the server that has the log, or nobody
 //	24  8  when the time to run ends, nanoseconds since 1970
 //	32  8  where in the session's input the command ends that it answers, plus 1<<63 for a touch;
 //	       0 if it answers none

@@ -181,6 +181,9 @@ func (l *Leadership) RecordsHolds() bool { return l.allowed.Load() >= 2 }
 // RecordsAll reports whether all members can read all records that this program writes.
 func (l *Leadership) RecordsAll() bool { return l.allowed.Load() >= 3 }
 
+// RecordsLinger reports whether all members can read that tubes linger.
+func (l *Leadership) RecordsLinger() bool { return l.allowed.Load() >= versionOfLinger }
+
 // Hold records a reservation. There is always room for it; the error is journal.ErrFailed.
 func (l *Leadership) Hold(h *journal.Hold) (journal.Pos, error) {
 	return l.always(record.HoldSize, func(b []byte) { record.EncodeHold(b, entry.Salt, h) })

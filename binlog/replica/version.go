@@ -9,6 +9,9 @@ import "slices"
 // VersionOfTrunks is the version from which on all members take trunks, and dial them.
 const VersionOfTrunks = 4
 
+// versionOfLinger is the version from which on tubes may linger, and reservations there are on record.
+const versionOfLinger = 5
+
 // raiseVersion allows the latest version of entries that all members can read, if it is
 // later than the one that is allowed.
 func (c *consensus) raiseVersion() {

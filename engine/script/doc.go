@@ -60,7 +60,7 @@
 //
 // The tags in use are "1.12" for Debian's beanstalkd, "trellis" for the server of
 // this repository however it is driven, "access" for one that can be told of clients with
-// less than all rights, and "exact" for a target that is driven
+// less than all rights, "held" for one that has all reservations on record, and "exact" for a target that is driven
 // from within: its clock moves only in "wait", so that the last nanosecond before
 // a deadline can be told from the first one after it, and it can leave drain mode,
 // for which a real server has no signal.

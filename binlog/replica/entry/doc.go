@@ -13,12 +13,12 @@
 // that it cannot read has to end its process: to leave it out would let replicas
 // diverge.
 //
-// # The format, versions 1 to 4
+// # The format, versions 1 to 5
 //
 // All integers are little-endian.
 //
 //	 0  4  CRC-32C of the data from byte 4 to its end
-//	 4  1  version of the format, 1 to 4
+//	 4  1  version of the format, 1 to 5
 //	 5  1  kind: 1 records, 2 begin, 3 raise
 //	 6  2  of a raise: the version of the format that is allowed from now on; zero in others
 //	 8  8  term: the term in which the entry was proposed
@@ -38,7 +38,8 @@
 // update, delete and setting records with an origin; and updates of jobs that stay where they are.
 // In entries of version 3 there may be records of kind policy as well, full records of jobs with
 // terms, and updates of held jobs. Entries of version 4 have what those of version 3 have: when they are
-// allowed, all members take trunks of gateways.
+// allowed, all members take trunks of gateways. In entries of version 5 there may also be policies of tubes that
+// linger, and holds of no session.
 //
 // # Later versions
 //

@@ -52,7 +52,7 @@ const (
 
 	// Newest is the latest version of the format that this program reads, as it says. It
 	// writes no later one than the last Raise has allowed, and the first without any.
-	Newest = 4
+	Newest = 5
 
 	first = 1 // the first version, which all programs read
 )

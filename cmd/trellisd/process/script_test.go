@@ -37,7 +37,7 @@ func TestTheServerBehavesAsTheCorpusSays(t *testing.T) {
 // ids, which begin at 1, or looks at counters of the server.
 func playCases(t *testing.T, stalls *stalls, cases []script.Case, target *script.Socket) {
 	for _, c := range cases {
-		if !c.Applies("trellis", "access", "linger") {
+		if !c.Applies("trellis", "access") {
 			continue
 		}
 		t.Run(c.Name, func(t *testing.T) {
@@ -138,7 +138,7 @@ func (s *stalls) play(c script.Case, target script.Target) (err error) {
 	unexplained := 0
 	for range replays {
 		began := time.Now()
-		err = script.Play(c, target, "trellis", "access", "linger")
+		err = script.Play(c, target, "trellis", "access")
 		if err == nil || errors.Is(err, errors.ErrUnsupported) {
 			break
 		}

@@ -40,6 +40,20 @@ func (g *Table[H]) of(member, nonce uint64) (list []uint32) {
 	return list
 }
 
+// Former lists the numbers of other processes of a member than the one with that nonce.
+func (g *Table[H]) Former(member, nonce uint64) (list []uint32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, x := range g.list {
+		if x.Member == member && x.Nonce != nonce {
+			for i := range x.Count {
+				list = append(list, x.First+i)
+			}
+		}
+	}
+	return list
+}
+
 // find returns the range that a number is in, nil if it was not given or is gone. With mu held.
 func (g *Table[H]) find(number uint32) *journal.Numbers {
 	for i := range g.list {

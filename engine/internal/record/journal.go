@@ -51,9 +51,12 @@ type Holds interface {
 	// RecordsHolds reports whether all who read the journal can read what follows. It never
 	// becomes false again.
 	RecordsHolds() bool
-	// RecordsAll tells the same of all records that this program knows. It never becomes false
+	// RecordsAll tells the same of all other records that this program knows. It never becomes false
 	// again, either.
 	RecordsAll() bool
+	// RecordsLinger tells the same of settings by which jobs linger, and of reservations of no session. It never
+	// becomes false again, either.
+	RecordsLinger() bool
 	// Hold records a reservation, or that its time to run ends at another time.
 	Hold(h *journal.Hold) (journal.Pos, error)
 	// EndHold records a job's changed state, as Update does: the time to run of a hold has ended.
@@ -66,7 +69,8 @@ type Holds interface {
 	DeleteFor(id uint64, former journal.Former, by journal.Origin) (journal.Pos, error)
 }
 
-// Reservations is a further method of a [Journal] that no other server shares.
+// Reservations is a further method of a [Journal], by which what is reserved in a tube that lingers outlives the
+// server.
 type Reservations interface {
 	// Hold records a reservation of no session on record, or that its time to run ends at another time.
 	Hold(h *journal.Hold) (journal.Pos, error)
@@ -79,12 +83,12 @@ type Log struct {
 	Holds   Holds
 }
 
-// RecordsAll reports whether all who read the journal can read whatever this program writes. Where it
-// does not, only records of reservations are asked for, after RecordsHolds.
+// RecordsAll reports whether all who read the journal can read whatever this program writes, but for what
+// RecordsLinger tells of. Where it does not, only records of reservations are asked for, after RecordsHolds.
 func (l Log) RecordsAll() bool { return l.Holds == nil || l.Holds.RecordsAll() }
 
 // RecordsLinger reports whether all who read the journal can read a setting by which jobs linger.
-func (l Log) RecordsLinger() bool { return l.Holds == nil }
+func (l Log) RecordsLinger() bool { return l.Holds == nil || l.Holds.RecordsLinger() }
 
 // RecordsHolds reports whether all who read the journal can read that reservations are on record.
 func (l Log) RecordsHolds() bool { return l.Holds != nil && l.Holds.RecordsHolds() }

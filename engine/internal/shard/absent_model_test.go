@@ -18,12 +18,22 @@ import (
 type absentModel struct {
 	jobs     map[uint64]*absentJob
 	sessions map[uint64]*absentSession
+	linger   clock.Time // of the tube
 }
 
 type absentJob struct {
 	ttr, due clock.Time
-	holder   uint64 // its session; 0: it is ready
+	holder   uint64 // its session; 0: it is ready, or an orphan
 	reserves int
+	lingers  clock.Time // until when it is an orphan; 0 if it is none
+}
+
+// orphan has no worker any more.
+func (j *absentJob) orphan(until clock.Time) { j.holder, j.lingers = 0, until }
+
+// reserve gives the job to a session.
+func (j *absentJob) reserve(session uint64, now clock.Time, more int) {
+	j.holder, j.lingers, j.due, j.reserves = session, 0, now+j.ttr, j.reserves+more
 }
 
 type absentSession struct {
@@ -34,22 +44,31 @@ type absentSession struct {
 // first is the ready job that is reserved next, 0 if there is none.
 func (m *absentModel) first() uint64 {
 	for _, id := range slices.Sorted(maps.Keys(m.jobs)) {
-		if m.jobs[id].holder == 0 {
+		if j := m.jobs[id]; j.holder == 0 && j.lingers == 0 {
 			return id
 		}
 	}
 	return 0
 }
 
-// free makes ready what those sessions hold, and forgets these.
-func (m *absentModel) free(of func(id uint64, s *absentSession) bool) {
+// adoptable reports whether a job is an orphan, or may be one because nobody hears of its worker.
+func (m *absentModel) adoptable(j *absentJob) bool {
+	return j.lingers != 0 || j.holder != 0 && m.linger > 0 && m.sessions[j.holder].conn == nil
+}
+
+// free makes orphans of what those sessions hold, or ready jobs where there are none, and forgets these.
+func (m *absentModel) free(now clock.Time, of func(id uint64, s *absentSession) bool) {
+	until := clock.Time(0)
+	if m.linger > 0 {
+		until = now + m.linger
+	}
 	for id, s := range m.sessions {
 		if !of(id, s) {
 			continue
 		}
 		for _, j := range m.jobs {
 			if j.holder == id {
-				j.holder = 0
+				j.orphan(until)
 			}
 		}
 		delete(m.sessions, id)
@@ -73,6 +92,9 @@ func (m *absentModel) pass(now clock.Time) {
 		if j.holder != 0 && now >= max(j.due, m.sessions[j.holder].patience) {
 			j.holder = 0
 		}
+		if j.lingers != 0 && now >= min(j.due, j.lingers) {
+			j.lingers = 0
+		}
 	}
 }
 
@@ -80,7 +102,7 @@ func (m *absentModel) pass(now clock.Time) {
 func (m *absentModel) held(e *Engine) string {
 	var list []string
 	for _, id := range slices.Sorted(maps.Keys(m.jobs)) {
-		if j := m.jobs[id]; j.holder != 0 {
+		if j := m.jobs[id]; j.holder != 0 || j.lingers != 0 {
 			list = append(list, fmt.Sprintf("%d by %x until %d, %d times", id, j.holder, e.wall(j.due), j.reserves))
 		}
 	}
@@ -100,7 +122,7 @@ func TestAbsentSessionsAreWhatTheModelSays(t *testing.T) {
 		s := newSim(100, 1+int(seed%3))
 		record := &tape{file: newFile(nil)}
 		s.onRecord(record)
-		m := &absentModel{map[uint64]*absentJob{}, map[uint64]*absentSession{}}
+		m := &absentModel{map[uint64]*absentJob{}, map[uint64]*absentSession{}, 0}
 		var numbers []uint32
 		count := uint64(0)
 		give := func() {
@@ -135,12 +157,13 @@ func TestAbsentSessionsAreWhatTheModelSays(t *testing.T) {
 		for step := range steps {
 			what := []string{
 				"open", "put", "put", "reserve", "reserve", "reserve", "job", "touch", "touch", "release", "delete", "close", "part", "part",
-				"go on", "go on", "attached", "number gone", "restart", "leader", "time", "time",
-			}[r.IntN(22)]
+				"go on", "go on", "attached", "number gone", "leader", "time", "time", "linger", "quit",
+			}[r.IntN(23)]
 			id, x := some(false)
 			jobID := 1 + r.Uint64N(max(1, s.engine.ids.Last.Load()))
 			j := m.jobs[jobID]
 			holds := x != nil && j != nil && j.holder == id
+			adopts := x != nil && j != nil && m.adoptable(j)
 			say := func(command, want string) {
 				if got := x.conn.say(command); got != want {
 					t.Fatalf("seed %d, step %d: %s: %q, want %q", seed, step, command, got, want)
@@ -168,34 +191,36 @@ func TestAbsentSessionsAreWhatTheModelSays(t *testing.T) {
 			case "reserve":
 				if next := m.first(); x != nil && next != 0 {
 					say("reserve", fmt.Sprintf("RESERVED %d 1\r\nx\r\n", next))
-					j := m.jobs[next]
-					j.holder, j.due, j.reserves = id, s.now+j.ttr, j.reserves+1
+					m.jobs[next].reserve(id, s.now, 1)
 				}
 			case "job":
 				if x != nil {
-					ok := j != nil && j.holder == 0
+					ok := adopts || j != nil && j.holder == 0
 					say(fmt.Sprint("reserve-job ", jobID), answer(ok, fmt.Sprintf("RESERVED %d 1\r\nx\r\n", jobID), "NOT_FOUND\r\n"))
 					if ok {
-						j.holder, j.due, j.reserves = id, s.now+j.ttr, j.reserves+1
+						j.reserve(id, s.now, 1)
 					}
 				}
 			case "touch":
 				if x != nil {
-					say(fmt.Sprint("touch ", jobID), answer(holds, "TOUCHED\r\n", "NOT_FOUND\r\n"))
-					if holds {
-						j.due = s.now + j.ttr
+					say(fmt.Sprint("touch ", jobID), answer(holds || adopts, "TOUCHED\r\n", "NOT_FOUND\r\n"))
+					if holds || adopts {
+						j.reserve(id, s.now, 0)
+					}
+					if adopts {
+						seen["adopted"]++
 					}
 				}
 			case "release":
 				if x != nil {
-					say(fmt.Sprintf("release %d 0 0", jobID), answer(holds, "RELEASED\r\n", "NOT_FOUND\r\n"))
-					if holds {
-						j.holder = 0
+					say(fmt.Sprintf("release %d 0 0", jobID), answer(holds || adopts, "RELEASED\r\n", "NOT_FOUND\r\n"))
+					if holds || adopts {
+						j.orphan(0)
 					}
 				}
 			case "delete":
 				if x != nil {
-					ok := j != nil && (j.holder == 0 || holds)
+					ok := j != nil && (j.holder == 0 || holds || adopts)
 					say(fmt.Sprint("delete ", jobID), answer(ok, "DELETED\r\n", "NOT_FOUND\r\n"))
 					if ok {
 						delete(m.jobs, jobID)
@@ -204,7 +229,27 @@ func TestAbsentSessionsAreWhatTheModelSays(t *testing.T) {
 			case "close":
 				if x != nil {
 					_ = x.conn.Close()
-					m.free(func(o uint64, _ *absentSession) bool { return o == id })
+					m.free(s.now, func(o uint64, _ *absentSession) bool { return o == id })
+				}
+			case "quit":
+				if x != nil {
+					x.conn.say(what)
+					for _, j := range m.jobs {
+						if j.holder == id {
+							j.orphan(0)
+						}
+					}
+					delete(m.sessions, id)
+				}
+			case "linger":
+				if x != nil {
+					m.linger = clock.Time(r.IntN(3)) * clock.Second
+					say(fmt.Sprintf("set-tube default linger=%d", m.linger/clock.Second), "TUBE_SET\r\n")
+					for _, j := range m.jobs {
+						if j.holder == 0 && m.linger == 0 {
+							j.lingers = 0
+						}
+					}
 				}
 			case "part":
 				if x != nil {
@@ -232,17 +277,22 @@ func TestAbsentSessionsAreWhatTheModelSays(t *testing.T) {
 			case "attached":
 				number := numbers[r.IntN(len(numbers))]
 				s.engine.CloseAbsent(number)
-				m.free(func(o uint64, x *absentSession) bool { return x.conn == nil && journal.NumberOf(o) == number })
+				m.free(s.now, func(o uint64, x *absentSession) bool { return x.conn == nil && journal.NumberOf(o) == number })
 			case "number gone":
 				number := numbers[r.IntN(len(numbers))]
 				busy := false
 				for o, x := range m.sessions {
 					busy = busy || x.conn != nil && journal.NumberOf(o) == number
 				}
+				if m.linger > 0 { // orphans are on record first
+					_, _ = s.engine.EndNumber(number)
+					s.Settle()
+					m.free(s.now, func(o uint64, x *absentSession) bool { return x.conn == nil && journal.NumberOf(o) == number })
+				}
 				if _, err := s.engine.EndNumber(number); (err != nil) != busy {
 					t.Fatalf("seed %d, step %d: number %d ends, and is busy %v: %v", seed, step, number, busy, err)
 				} else if err == nil {
-					m.free(func(o uint64, _ *absentSession) bool { return journal.NumberOf(o) == number })
+					m.free(s.now, func(o uint64, _ *absentSession) bool { return journal.NumberOf(o) == number })
 					give()
 					seen[what]++
 				}
@@ -254,7 +304,9 @@ func TestAbsentSessionsAreWhatTheModelSays(t *testing.T) {
 				s.follows(t, record)
 				s.conns = nil
 				for _, j := range m.jobs {
-					j.due += s.now - before
+					if j.due += s.now - before; j.lingers != 0 {
+						j.lingers = s.now + m.linger
+					}
 				}
 				for id := range m.sessions {
 					m.lose(id, s.now)
@@ -282,7 +334,7 @@ func TestAbsentSessionsAreWhatTheModelSays(t *testing.T) {
 		standby.Discard()
 		s.engine.Discard()
 	}
-	for _, what := range []string{"go on", "leader", "number gone", "touch TOUCHED", "release RELEASED", "delete DELETED", "job RESERVED", "job NOT_FOUND"} {
+	for _, what := range []string{"go on", "leader", "number gone", "touch TOUCHED", "release RELEASED", "delete DELETED", "job RESERVED", "job NOT_FOUND", "adopted"} {
 		if seen[what] == 0 {
 			t.Errorf("%q has never happened", what)
 		}

@@ -202,6 +202,19 @@ func (s *sim) succeed(t *testing.T, record *tape) clock.Time {
 	return by
 }
 
+// stops has the server stop, so that its clients leave, and another engine take office.
+func (s *sim) stops(t *testing.T, record *tape) {
+	t.Helper()
+	for _, l := range s.loops {
+		l.Stop()
+	}
+	for _, c := range s.conns {
+		_ = c.Close()
+	}
+	s.Settle()
+	s.succeed(t, record)
+}
+
 // standbyAgrees compares what the engine holds with what a standby knows by the records.
 func (s *sim) standbyAgrees(t *testing.T, record *tape) {
 	standby := New(Config{Info: testInfo, Shards: 4})
@@ -229,6 +242,7 @@ func playOnRecord(t *testing.T, every int, leave *regexp.Regexp, before func(s *
 			s.onRecord(record)
 			s.ids = func(n int) uint64 { return uint64(n) } // which the scripts know
 			s.before = func() { before(s, record) }
+			s.restart = func() { s.stops(t, record) }
 			s.ended = func() { s.standbyAgrees(t, record) }
 		}}
 		if err := script.Play(c, target, "trellis", "access"); err != nil {

@@ -67,10 +67,10 @@ func (l *watchList) Reserved(place int) (n int, ok bool) {
 }
 
 // left is what has to be known of a client that has left: the name of its account, "" for none, and the job that it
-// was handed and not told of, 0 for none. Of one that nobody carries nothing is known.
+// was handed and not told of, 0 for none. Of one that nobody carries no such job is known.
 func (cl *Client) left() (account string, untold uint64) {
 	if len(cl.watched) == 0 {
-		return "", 0
+		return *cl.reserved.holder.absent.Load(), 0
 	}
 	return cl.watched[0].waiter.Left()
 }

@@ -13,9 +13,10 @@ import (
 // in which they were made, over all shards, which a heap finds a few at a time.
 type closing struct {
 	of   *Client
-	from *reservations // whose jobs are to be gathered; those before it are all in jobs
-	next int           // the next job of those
-	jobs []reservation // a heap, the oldest first
+	left reservationScan // of a session on record: what may have to be left to orphans; at its end in any other case
+	from *reservations   // whose jobs are to be gathered; those before it are all in jobs
+	next int             // the next job of those
+	jobs []reservation   // a heap, the oldest first
 }
 
 // reservation has no pointers, so that the collector need not look at a million.
@@ -91,20 +92,62 @@ func (c *Tx) depart(now clock.Time, cl *Client, session uint64) (done bool) {
 // giveBack makes what a closed client has reserved ready again, or orphans, as far as the round's budget goes.
 func (c *Tx) giveBack(now clock.Time, cl *Client, how Departure) (done bool) {
 	v := c.closings[cl]
-	if v == nil {
-		if v = c.beginClosing(now, cl); v == nil {
-			return true
-		}
+	if v == nil && cl.reserved.leavesOrphans(how) && c.shared.Lingers() {
+		v = &closing{of: cl, left: reservationScan{reservations: cl.reserved.first}}
 	}
-	if v.turn(c, now, how) {
-		if c.closings == nil {
-			c.closings = make(map[*Client]*closing)
+	if v != nil && v.left.reservations != nil {
+		if v.leave(c, now, how) {
+			c.goOnClosing(v)
+			return false
 		}
-		c.closings[cl] = v
+		v = nil
+	}
+	if v == nil {
+		v = c.beginClosing(now, cl)
+	}
+	if v != nil && v.turn(c, now, how) {
+		c.goOnClosing(v)
 		return false
 	}
 	delete(c.closings, cl)
 	return true
+}
+
+// goOnClosing has a closed client give back more in another turn.
+func (c *Tx) goOnClosing(v *closing) {
+	if c.closings == nil {
+		c.closings = make(map[*Client]*closing)
+	}
+	c.closings[v.of] = v
+}
+
+// leavesOrphans reports whether orphans are to be on record before the end of a session, which has left like that.
+func (hs *ReservationSet) leavesOrphans(how Departure) bool {
+	h := hs.holder
+	return h != nil && how != HasQuit && h.gone == 0 && !h.closed.Load()
+}
+
+// leave makes orphans of what a session on record has reserved in tubes that linger, as far as the round's budget goes.
+// That is on record before the end of the session, by which the rest is ready for all who read it, whatever settings
+// have become by then.
+func (v *closing) leave(c *Tx, now clock.Time, how Departure) (more bool) {
+	account, untold := v.of.left()
+	for v.left.reservations != nil {
+		sh, n := v.left.reservations.shard, 0
+		sh.lock(c, now)
+		v.left.slice(func(_ *reservations, r ref, j *job) {
+			if j.ID != untold && sh.tubes[j.tube].lingers() {
+				sh.recordReserved(j, j.at(), sh.counters.At(j.counters).reserves)
+				sh.orphan(r, j, account, how)
+				n++
+			}
+		})
+		sh.unlock(c)
+		if c.spend(n + scanCost); !c.left() && v.left.reservations != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // unwatch ends the interest of a closed client in its tubes, as far as the round's budget goes. It returns false
@@ -166,7 +209,8 @@ func (c *Tx) leaveAbsent(now clock.Time, cl *Client) {
 		c.forget(now, cl)
 		return
 	}
-	cl.reserved.holder.patience.Store(int64(now + absence))
+	account, _ := cl.left()
+	cl.reserved.holder.leaves(account, now)
 }
 
 // forget frees the lists of a client's reservations, which are empty.
@@ -248,6 +292,7 @@ func (v *closing) gather(c *Tx, now clock.Time) (done bool) {
 // returnAll makes the jobs ready, or orphans, or what else their tubes' settings make of jobs whose client has gone.
 func (v *closing) returnAll(c *Tx, now clock.Time, how Departure) (done bool) {
 	account, untold := v.of.left()
+	onRecord := v.of.reserved.holder != nil
 	var dead shardSet // of a dead tube, whose lock could not be had without a wait
 	for len(v.jobs) > 0 {
 		number := v.jobs[0].shard
@@ -258,11 +303,13 @@ func (v *closing) returnAll(c *Tx, now clock.Time, how Departure) (done bool) {
 		n, moves := 0, sh.moves
 		for ; n < giveBackSlice && sh.moves >= 0 && len(v.jobs) > 0 && v.jobs[0].shard == number; n++ {
 			if r, j := sh.find(v.jobs[0].id); j != nil && sh.reservedBy(v.of.reserved, j) {
-				how := how
-				if j.ID == untold && how == IsCutOff {
-					how = HasQuit
+				to := (*shard)(nil)
+				if onRecord || j.ID == untold && how == IsCutOff { // see leave
+					to = sh.giveBack(r, j, how.cause())
+				} else {
+					to = sh.forsake(r, j, account, how)
 				}
-				if to := sh.forsake(r, j, account, how); to != nil {
+				if to != nil {
 					dead = to.self
 					break
 				}

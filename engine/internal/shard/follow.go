@@ -266,7 +266,7 @@ func (f *Follower) Serve(nextID uint64, now clock.Time) {
 func (f *Follower) ServeOn(nextID uint64, now clock.Time) {
 	f.sweep()
 	for _, s := range f.absent {
-		s.holder.patience.Store(int64(now + absence))
+		s.holder.leaves("", now)
 	}
 	f.shared.LoopNumbers.Restore(f.absent)
 	f.absent = nil
@@ -334,5 +334,8 @@ func (f *Follower) Setting(x *journal.Setting) error {
 	defer sh.unlock(&f.tx)
 	f.shared.settings.Keep(&kept, false, 0)
 	sh.putInForce(&kept)
+	if t := sh.byName[kept.Tube]; t != nil && !t.lingers() {
+		f.ceaseLingering(t)
+	}
 	return nil
 }

@@ -11,9 +11,8 @@ import (
 )
 
 // Hold takes a reservation that is on record: the session has the job, whoever had it, and
-// wherever it stood. A job that is not known is passed over. Where holds do not outlive the
-// server, the job is ready; so it is in a cluster if no session had it, but a worker of the server whose log the
-// cluster was made of.
+// wherever it stood. A job that is not known is passed over. Where sessions do not outlive the
+// server, the job is ready. That of no session is an orphan.
 func (f *Follower) Hold(h *journal.Hold) error {
 	if f.now == clock.Always && len(f.absent) >= f.sweepAt {
 		f.sweep()
@@ -26,17 +25,18 @@ func (f *Follower) Hold(h *journal.Hold) error {
 		f.contradiction(true)
 		return nil
 	}
-	if h.Session == 0 && f.now != clock.Always {
+	if h.Session == 0 {
 		return f.outlasted(sh, ref, j, h)
 	}
 	ch := sh.present(j)
 	ch.counters.reserves = max(h.Reserves, 1) // a reserved job has counters
-	if f.now != clock.Always || h.Session == 0 {
+	if f.now != clock.Always {
 		ch.to, ch.at = ready, 0
 	} else {
 		s := f.session(h.Session)
 		has := sh.reservedBy(s, j)
-		f.contradiction(j.state == reserved && !has || h.Touch && !has ||
+		adopts := j.state == reserved && sh.orphansWith(j) != nil
+		f.contradiction(!has && !adopts && (j.state == reserved || h.Touch) ||
 			f.shared.LoopNumbers.Gone(journal.NumberOf(h.Session)))
 		ch.to, ch.at, ch.holder = reserved, f.shared.sinceStart(h.End), s
 		if !has {

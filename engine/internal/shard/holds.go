@@ -20,6 +20,15 @@ type holder struct {
 	// patience is the time before which none of its times to run ends, as its client cannot be heard.
 	// Whoever has a shard's lock may read it.
 	patience atomic.Int64
+	// absent is the account of an absent session, "" for none or if that is not known; nil if a loop has the session.
+	// Whoever has a shard's lock may read it.
+	absent atomic.Pointer[string]
+}
+
+// leaves notes that no loop has the session any more, whose client was one of that account.
+func (h *holder) leaves(account string, now clock.Time) {
+	h.patience.Store(int64(now + absence))
+	h.absent.Store(&account)
 }
 
 // absence is for how long an absent session's times to run do not end: a touch may be on its way.
@@ -30,6 +39,8 @@ const absence = 2 * clock.Second
 func (cl *Client) GoOnRecord(session uint64, held *ReservationSet) {
 	if cl.reserved = held; held == nil {
 		cl.set().holder = &holder{Source: reply.Source{Session: session, Recorded: true}}
+	} else {
+		held.holder.absent.Store(nil)
 	}
 }
 

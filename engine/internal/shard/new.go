@@ -69,9 +69,8 @@ func (e *Shards) ClockSet(start time.Time) {
 func (e *Shards) recordIn(j record.Journal) {
 	e.cfg.Journal = j
 	e.barrier, _ = j.(record.Barrier)
-	if e.holds, _ = j.(record.Holds); e.holds == nil {
-		e.reservations, _ = j.(record.Reservations)
-	}
+	e.holds, _ = j.(record.Holds)
+	e.reservations, _ = j.(record.Reservations)
 }
 
 // Discard ends the shards and gives the memory of their jobs back to the system before it

@@ -3,6 +3,7 @@ package shard
 import (
 	"slices"
 
+	"trellis/binlog/journal"
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/reply"
 )
@@ -39,11 +40,18 @@ type orphans struct {
 	end     bool      // all of them, now: the tube does not linger any more
 }
 
-// lingers reports whether jobs stay reserved when their workers lose their connections. In a cluster none do: there the
-// setting comes only from the log of a server alone.
-func (t *tube) lingers() bool {
-	return t.policy != nil && t.policy.Linger > 0 && t.shard.shared.holds == nil
+// lingers reports whether jobs stay reserved when their workers lose their connections.
+func (t *tube) lingers() bool { return t.policy != nil && t.policy.Linger > 0 }
+
+// countLingering counts a setting, nil for none, if jobs linger by it.
+func (sh *shard) countLingering(x *journal.Setting, n int64) {
+	if x != nil && x.Linger > 0 {
+		sh.shared.lingering.Add(n)
+	}
 }
+
+// Lingers reports whether there may be a tube that lingers. Any goroutine may call it.
+func (e *Shards) Lingers() bool { return e.lingering.Load() > 0 }
 
 // forsake ends the reservation of a client that has left, or makes an orphan of its job. The result is that of lapse.
 func (sh *shard) forsake(r ref, j *job, account string, how Departure) (taken *shard) {
@@ -51,9 +59,15 @@ func (sh *shard) forsake(r ref, j *job, account string, how Departure) (taken *s
 	if how == HasQuit || !t.lingers() {
 		return sh.giveBack(r, j, how.cause())
 	}
+	sh.orphan(r, j, account, how)
+	return nil
+}
+
+// orphan makes an orphan of a job in a tube that lingers.
+func (sh *shard) orphan(r ref, j *job, account string, how Departure) {
+	t := sh.tubes[j.tube]
 	o := t.orphansOf(account, how)
 	sh.hand(r, j, &o.oldest, min(j.at(), sh.now+clock.Seconds(t.policy.Linger)))
-	return nil
 }
 
 // orphansOf are those of the tube that come from there, to which others may be added.
@@ -72,9 +86,11 @@ func (t *tube) orphansOf(account string, how Departure) *orphans {
 
 // hand has a reserved job be one of other reservations, which end at a time.
 func (sh *shard) hand(r ref, j *job, to *reservations, end clock.Time) {
-	o := sh.orphansWith(j)
-	sh.reservations[j.Next].jobs.Remove(sh.table, &j.Links)
-	o.forget()
+	from := sh.reservations[j.Next]
+	from.jobs.Remove(sh.table, &j.Links)
+	if from != to {
+		from.of.nobody.forget()
+	}
 	j.Next = to.index
 	to.jobs.Push(sh.table, end.Key(), r, &j.Links)
 	sh.arm(&to.timer, to.deadline())
@@ -141,16 +157,27 @@ func (sh *shard) worksOn(cl *Client, j *job) bool {
 	return sh.reservedBy(cl.reserved, j) || j.state == reserved && sh.mayAdopt(cl, j)
 }
 
-// mayAdopt reports whether a reserved job is an orphan, and a client may be taken for its worker.
+// mayAdopt reports whether a reserved job is an orphan, or may be one soon because nobody hears of its client, and a
+// client may be taken for its worker.
 func (sh *shard) mayAdopt(cl *Client, j *job) bool {
-	o := sh.orphansWith(j)
-	return o != nil && cl.watched[0].waiter.Adopts(o.tube.name, o.account)
+	t, of := sh.tubes[j.tube], sh.reservations[j.Next].of
+	switch {
+	case of.nobody != nil:
+		return cl.watched[0].waiter.Adopts(t.name, of.nobody.account)
+	case of.holder == nil || !t.lingers():
+		return false
+	}
+	account := of.holder.absent.Load()
+	return account != nil && cl.watched[0].waiter.Adopts(t.name, *account)
 }
 
-// adopt makes an orphan the client's, and its time to run begins anew. That is on record if the client's
-// reservations are. more is how many reserves it counts as.
+// adopt makes an orphan the client's, or what an absent session has, and its time to run begins anew. That is on record
+// if the client's reservations are. more is how many reserves it counts as.
 func (sh *shard) adopt(cl *Client, r ref, j *job, more uint32, out *reply.Output) error {
 	to, end := sh.reservationsOf(cl.set()), sh.now+clock.Seconds(j.ttr)
+	if to.of.holder != nil && sh.reservations[j.Next].of.holder != nil {
+		out.DependOn(sh.recordReserved(j, j.at(), sh.counters.At(j.counters).reserves)) // no session has it any more
+	}
 	if err := sh.recordEnd(to.of, j, end, more, out); err != nil {
 		return err
 	}

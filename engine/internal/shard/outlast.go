@@ -6,10 +6,12 @@ import (
 	"trellis/engine/internal/reply"
 )
 
-// What is reserved in a tube that lingers outlives the server, if that has a log of its own: such reservations, and
-// their touches, are on record as holds of no session, and their ends are, as any other change of a job. A server that
-// starts has those jobs as orphans. While a tube does not linger nothing is recorded of its reservations, so that all
-// of them are when it begins to.
+// What is reserved in a tube that lingers outlives the server, if that has a log: such reservations, and their touches,
+// are on record as holds of no session, and their ends are, as any other change of a job. A server that starts, or
+// that takes over, has those jobs as orphans, which linger from then on, and so have those who follow its log. While
+// a tube does not linger nothing is recorded of its reservations, so that all of them are when it begins to; when it
+// ceases to, all of its holds of no session have ended. Those of a session on record are its own until it leaves: see
+// closing.leave.
 
 // outlasts reports whether what is reserved in the tube is on record.
 func (t *tube) outlasts() bool { return t.lingers() && t.shard.shared.reservations != nil }
@@ -26,11 +28,7 @@ func (sh *shard) recordReserved(j *job, end clock.Time, reserves uint32) journal
 	return pos
 }
 
-// Outlast puts on record what is reserved in the tube of that name, which lingers from now on.
-func (c *Tx) Outlast(tube string) Work {
-	return &outlastScan{scanOf(c.shared.shardFor([]byte(tube)), tube), 0}
-}
-
+// An outlastScan puts on record what is reserved in a tube, which lingers from now on.
 type outlastScan struct {
 	scan
 	recorded int
@@ -48,7 +46,7 @@ func (o *outlastScan) Turn(c *Tx, now clock.Time, out *reply.Output) (n int, mor
 		}
 		before := o.recorded
 		o.slice(t, func(_ ref, j *job) bool {
-			if j.state == reserved {
+			if j.state == reserved && sh.reservations[j.Next].of.holder == nil {
 				out.DependOn(sh.recordReserved(j, j.at(), sh.counters.At(j.counters).reserves))
 				o.recorded++
 			}
@@ -62,21 +60,24 @@ func (o *outlastScan) Turn(c *Tx, now clock.Time, out *reply.Output) (n int, mor
 	return o.recorded, false, nil
 }
 
-// outlasted takes a reservation of no session: its job is an orphan of the server before. It goes on for no longer
-// than its whole length, even if somebody has set the wall clock.
+// outlasted takes a reservation of no session: its job is an orphan of the server before, or of the one that is
+// followed. After a restart it goes on for no longer than its whole length, even if somebody has set the wall clock.
 func (f *Follower) outlasted(sh *shard, r ref, j *job, h *journal.Hold) error {
+	t := sh.tubes[j.tube]
+	f.contradiction(!t.lingers())
 	ch := sh.present(j)
 	ch.counters.reserves = max(h.Reserves, 1) // a reserved job has counters
-	ch.at = min(f.shared.sinceStart(h.End), f.now+clock.Seconds(j.ttr))
+	if ch.at = f.shared.sinceStart(h.End); f.now != clock.Always {
+		ch.at = min(ch.at, f.now+clock.Seconds(j.ttr))
+	}
+	o := t.orphansOf("", ServerStops)
 	if j.state == reserved {
 		*sh.counters.At(j.counters) = ch.counters
-		list := sh.reservations[j.Next]
-		list.jobs.Remove(sh.table, &j.Links)
 		j.At = int64(ch.at)
-		list.add(r, j)
+		sh.hand(r, j, &o.oldest, ch.at)
 		return nil
 	}
-	ch.to, ch.holder = reserved, &sh.tubes[j.tube].orphansOf("", ServerStops).ReservationSet
+	ch.to, ch.holder = reserved, &o.ReservationSet
 	if err := sh.provide(j, &ch); err != nil {
 		return err
 	}
@@ -84,7 +85,20 @@ func (f *Follower) outlasted(sh *shard, r ref, j *job, h *journal.Hold) error {
 	return nil
 }
 
-// beginLingering has orphans of the server before linger from now on, where their tube lingers, and ends the others.
+// ceaseLingering makes ready the orphans of a tube that does not linger any more: so they are where the setting was
+// made, or are about to be. The shard is locked.
+func (f *Follower) ceaseLingering(t *tube) {
+	for len(t.orphans) > 0 {
+		o := t.orphans[0]
+		for o.oldest.jobs.Len() > 0 {
+			r := o.oldest.jobs.First().Ref
+			t.shard.makeReady(r, t.shard.job(r))
+		}
+		o.forget()
+	}
+}
+
+// beginLingering has orphans linger from now on, where their tube lingers, and ends the others.
 // The shard is locked, and still.
 func (sh *shard) beginLingering() {
 	for _, t := range sh.byName {

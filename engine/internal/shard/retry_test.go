@@ -236,6 +236,8 @@ type olderMembers struct{ heldTape }
 
 func (olderMembers) RecordsAll() bool { return false }
 
+func (olderMembers) RecordsLinger() bool { return false }
+
 func TestWhatOthersCannotReadIsRefused(t *testing.T) {
 	s, record := recordedSim()
 	s.engine.recordIn(olderMembers{heldTape{record}})

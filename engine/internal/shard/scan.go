@@ -1,6 +1,9 @@
 package shard
 
-import "iter"
+import (
+	"iter"
+	"slices"
+)
 
 // scanSlice is how many jobs a command over a tube's jobs looks at, or changes, before
 // it lets others have the shard.
@@ -31,6 +34,42 @@ func (sc *scan) slice(t *tube, f func(ref, *job) bool) {
 	})
 	if sc.cursor = next; again != 0 {
 		sc.cursor = again
+	}
+}
+
+// A reservationScan goes over what one session has reserved, shard by shard, a slice under each lock. What is
+// reserved all the while is met at least once.
+type reservationScan struct {
+	reservations *reservations // of the session, which are next; nil at the end
+	cursor       ref           // of a scan of their shard; 0 if there is none
+}
+
+// isShort reports whether all that is reserved in the next shard is a slice, of which each is met once.
+func (sc *reservationScan) isShort() bool {
+	return sc.cursor == 0 && sc.reservations.jobs.Len() <= scanSlice
+}
+
+// slice calls f for the next jobs. f may end their reservations. The shard is locked.
+func (sc *reservationScan) slice(f func(*reservations, ref, *job)) {
+	h := sc.reservations
+	if sc.isShort() {
+		for _, r := range slices.AppendSeq(make([]ref, 0, scanSlice), h.jobs.All()) {
+			f(h, r, h.shard.job(r))
+		}
+		sc.reservations = h.next
+		return
+	}
+	// In their heap, which changes meanwhile, some could be missed. A job whose record moves is met twice.
+	if sc.cursor == 0 {
+		sc.cursor = ^ref(0)
+	}
+	sc.cursor = h.shard.jobs.Walk(sc.cursor, scanSlice, func(r ref) {
+		if j := h.shard.job(r); j.state == reserved && j.Next == h.index {
+			f(h, r, j)
+		}
+	})
+	if sc.cursor == 0 {
+		sc.reservations = h.next
 	}
 }
 

@@ -46,15 +46,22 @@ func (sh *shard) set(x *journal.Setting, out *reply.Output) error {
 	return nil
 }
 
-// ChangeSetting changes the policy of the tubes of that name, as change says, and records that.
-func (c *Tx) ChangeSetting(now clock.Time, tube string, change func(*journal.Policy), out *reply.Output) error {
+// ChangeSetting changes the policy of the tubes of that name, as change says, and records that. If jobs linger by it
+// that did not before, or it is as it was, rest has to put on record what is reserved; otherwise that is nil.
+func (c *Tx) ChangeSetting(
+	now clock.Time, tube string, change func(*journal.Policy), out *reply.Output,
+) (rest Work, err error) {
 	sh := c.shared.shardFor([]byte(tube))
 	sh.lock(c, now)
 	x := sh.setting(tube)
+	was := x.Policy
 	change(&x.Policy)
-	err := sh.set(&x, out)
+	err = sh.set(&x, out)
 	sh.unlock(c)
-	return err
+	if err == nil && x.Linger > 0 && (was.Linger == 0 || was == x.Policy) {
+		rest = &outlastScan{scanOf(sh, tube), 0}
+	}
+	return rest, err
 }
 
 // Settings returns all settings by the names of their tubes, or that of the tubes of one name, as a list of one or
@@ -83,6 +90,8 @@ func (sh *shard) setting(tube string) journal.Setting {
 
 // putInForce gives a tube what its setting says.
 func (sh *shard) putInForce(x *journal.Setting) {
+	sh.countLingering(sh.settings[x.Tube], -1)
+	sh.countLingering(x, 1)
 	if !x.IsDefault() {
 		if sh.settings == nil {
 			sh.settings = make(map[string]*journal.Setting)

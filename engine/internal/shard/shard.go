@@ -34,7 +34,7 @@ type Shards struct {
 	barrier  record.Barrier // the journal's, nil if it has none
 	holds    record.Holds   // the journal's, nil if it has none
 
-	reservations record.Reservations // the journal's, nil if it has none, or holds
+	reservations record.Reservations // the journal's, nil if it has none
 
 	// defaultTube always exists. emptyTube, of its name and shard, is in no list and always empty: it takes the place of
 	// the first one for those who may not have that.
@@ -42,6 +42,7 @@ type Shards struct {
 
 	LoopNumbers    numbers.Table[ReservationSet] // of the loops of all members
 	contradictions atomic.Uint64                 // records of reservations that did not fit: see Contradictions
+	lingering      atomic.Int64                  // settings by which jobs linger
 
 	pursesMu sync.Mutex
 	purses   []*purse // of the loops; guarded by pursesMu

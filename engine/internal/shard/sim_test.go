@@ -64,6 +64,8 @@ type sim struct {
 	ended  func() // called by Stop; may be nil
 	before func() // called before a client sends; may be nil
 
+	restart func() // has another engine take over; nil if a file does
+
 	ids func(n int) uint64 // of the nth connection; nil for those that the engine gives
 }
 
@@ -171,6 +173,10 @@ func (s *sim) make(cfg Config, loops int) {
 
 // Restart implements script.Restarter.
 func (s *sim) Restart() error {
+	if s.restart != nil {
+		s.restart()
+		return nil
+	}
 	f, next := s.engine.cfg.Journal.(*holdingFile), s.engine.ids.Last.Load()+1
 	cfg := s.engine.config
 	cfg.Journal = f

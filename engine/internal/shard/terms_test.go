@@ -19,6 +19,8 @@ type unread struct {
 
 func (u *unread) RecordsAll() bool { return u.reads }
 
+func (u *unread) RecordsLinger() bool { return u.reads }
+
 // A put that others could not read is refused when all of its body has come, and nothing of that
 // is executed. Puts without terms are accepted.
 func TestTermsAreRefusedWhileNotAllCanReadThem(t *testing.T) {

@@ -15,7 +15,7 @@ var errDiscarded = errors.New("engine: the engine was discarded")
 // Walk calls f for jobs and tombstones by their ids, from id from on, with what the
 // journal would be told of each at that moment: a reserved job is ready, and has a hold behind
 // it if the reservation is on record, and neither the end of its session nor that of its number
-// is. Otherwise the hold is nil. Walk visits at
+// is, nor that its tube lingers no more. Otherwise the hold is nil. Walk visits at
 // most n jobs, and returns the id to go on from, 0 when it has come to the end. Begin
 // with 1. An error of f's ends it, and is returned with the id of f's job. It fails if the shards were discarded
 // meanwhile. The record, its
@@ -114,11 +114,17 @@ func (w *walk) holdOf(sh *shard, j *job, ch *change) *journal.Hold {
 	if j.state != reserved {
 		return nil
 	}
-	s := sh.reservations[j.Next].of.holder
-	if s == nil || s.closed.Load() || w.shared.LoopNumbers.Gone(journal.NumberOf(s.Session)) {
+	session := uint64(0)
+	switch of := sh.reservations[j.Next].of; {
+	case of.nobody != nil && of.nobody.end, of.nobody == nil && of.holder == nil && !sh.tubes[j.tube].lingers():
 		return nil
+	case of.holder != nil:
+		session = of.holder.Session
+		if of.holder.closed.Load() || w.shared.LoopNumbers.Gone(journal.NumberOf(session)) {
+			return nil
+		}
 	}
-	w.hold = journal.Hold{ID: j.ID, Session: s.Session, End: w.shared.wall(j.at()), Reserves: ch.counters.reserves}
+	w.hold = journal.Hold{ID: j.ID, Session: session, End: w.shared.wall(j.at()), Reserves: ch.counters.reserves}
 	return &w.hold
 }
 

@@ -10,13 +10,12 @@ import (
 	"testing"
 
 	"trellis/binlog/replica"
-	"trellis/binlog/replica/entry"
 	"trellis/binlog/replica/wire"
 )
 
 // Before all members know how, those that do not lead have no port for clients; from then on they have.
 func TestMembersForwardOnceAllKnowHow(t *testing.T) {
-	r := newRigOf(t, false, 0, entry.Newest-1, 0)
+	r := newRigOf(t, false, 0, replica.VersionOfTrunks-1, 0)
 	old := 1
 	none := func() {
 		t.Helper()

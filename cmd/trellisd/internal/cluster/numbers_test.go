@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"trellis/binlog/journal"
-	"trellis/binlog/replica/entry"
+	"trellis/binlog/replica"
 	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/wire"
 	"trellis/reactor"
@@ -15,7 +15,7 @@ import (
 
 // A number is for the process of the member that has asked for it, and for nobody else.
 func TestALeaderTakesTrunksOfNumbersThatItHasGiven(t *testing.T) {
-	old := uint32(entry.Newest - 1) // nobody forwards clients, and asks for numbers
+	old := uint32(replica.VersionOfTrunks - 1) // nobody forwards clients, and asks for numbers
 	r := newRigOf(t, false, old, old, old)
 	id := func(i int) member.ID { return r.members[i].Status().Self }
 	var numbers []uint32
