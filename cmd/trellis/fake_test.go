@@ -89,6 +89,7 @@ platform: "x86_64"
 		"set-dlq mail 5 mail.dead":      "DLQ_SET\r\n",
 		"set-dlq mail 0 mail":           "DLQ_SET\r\n",
 		"set-dlq mail 6 mail":           "OUT_OF_MEMORY\r\n",
+		"set-tube mail linger=60":       "OUT_OF_MEMORY\r\n",
 		"list-dlq":                      "{OK}---\n- tube: \"17\"\n  max-attempts: 3\n  dead-tube: \"18\"\n- tube: \"mail\"\n  max-attempts: 5\n  dead-tube: \"mail.dead\"\n",
 		"list-connections 1000 0":       "{OK}" + connections,
 		"list-accounts":                 "{OK}" + accounts,

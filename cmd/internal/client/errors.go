@@ -52,6 +52,9 @@ func (e *RefusedError) Error() string {
 		why = ": it takes no new jobs while it drains"
 	case "OUT_OF_MEMORY":
 		why = ": its memory or its disk is full, or a limit is reached"
+		if e.Command == "set-tube" || e.Command == "set-dlq" {
+			why += ", or a member of its cluster is too old for the setting"
+		}
 	case "JOB_TOO_BIG":
 		why = ": the body is larger than its max-job-size"
 	case "BAD_FORMAT":
