@@ -28,6 +28,9 @@ reserved and nothing changes.
 --grep shows only jobs whose bodies match a regular expression (RE2), and shows their bodies. It reads the bodies of all
 jobs until --limit have been found; --grep '' shows all bodies.
 
+Reserved jobs may be orphans, which linger because their workers have lost their connections (linger of set-tube). Below
+the table stands how many of the tube's are; stats --tube tells it too, as current-jobs-orphaned.
+
 JSON has the keys of list-jobs, and state; with --grep also body, or body-base64 for one that is not UTF-8. A stock
 beanstalkd cannot list jobs; trellis peek shows its first ones.`,
 		Example: `  trellis jobs mail --state buried
@@ -121,6 +124,25 @@ func (j *jobList) list(ctx context.Context, c *client.Conn, p *printer, _ []stri
 	l.end()
 	if l.n == 0 {
 		return nothingFound(fmt.Errorf("there is no such job in tube %q", j.tube))
+	}
+	if p.format != "table" || !slices.Contains(j.states, client.Reserved) {
+		return nil
+	}
+	return j.tellOrphans(ctx, c, p)
+}
+
+// tellOrphans says how many of the tube's reserved jobs linger. No list says which.
+func (j *jobList) tellOrphans(ctx context.Context, c *client.Conn, p *printer) error {
+	if has, err := c.Has(ctx, "stats-tube-x"); err != nil || !has {
+		return err
+	}
+	f, err := c.StatsTubeX(ctx, j.tube)
+	if err != nil {
+		return operate.Gone(err)
+	}
+	if n := f.Uint("current-jobs-orphaned"); n > 0 {
+		orphans := operate.Counted(n, "orphan")
+		return p.result("of the tube's reserved jobs, "+orphans+": the workers have lost their connections", nil)
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func (s *ownServer) Tubes(visit func(*operate.Tube)) error {
 				Name: t.Name, Urgent: int64(t.Urgent), Using: int64(t.Using), Watching: int64(t.Watching), PauseLeft: t.PauseLeft,
 				Oldest:  t.OldestReady,
 				Limited: t.LimitedBy.String(),
-				Keys:    int64(t.Keys),
+				Keys:    int64(t.Keys), Orphaned: int64(t.Orphaned),
 				Counts: operate.Counts{
 					Ready: int64(t.Ready), Reserved: int64(t.Reserved), Delayed: int64(t.Delayed), Buried: int64(t.Buried),
 					Waiting: int64(t.Waiting), Puts: t.Puts, Deletes: t.Deletes,

@@ -196,7 +196,7 @@ func (c *Console) overview(r *request) error {
 		return r.render("overview", "Overview", "overview", data)
 	}
 	n := operate.CountsOf(stats)
-	oldest := ""
+	oldest, orphaned := "", ""
 	if list, err := c.list(r.Context()); err == nil {
 		data.Busiest, data.Tubes = list.find(&tubeQuery{by: sortable["jobs"], limit: 8})
 		data.Tubes, data.Known = list.tubes, true
@@ -204,12 +204,13 @@ func (c *Console) overview(r *request) error {
 		if list.sum.Oldest >= 0 && n.Ready > 0 {
 			oldest = "oldest " + operate.Duration(list.sum.Oldest)
 		}
+		orphaned = list.sum.OrphansText()
 	}
 	if stats.Text("draining") == "true" && c.cfg.Local == nil {
 		draining := Problem{Severe: true, Text: "Draining: new jobs are refused.", Path: "/server"}
 		data.Problems = append([]Problem{draining}, data.Problems...)
 	}
-	data.Tiles = append(stateTiles(&n, oldest, "/tubes?sort="),
+	data.Tiles = append(stateTiles(&n, oldest, orphaned, "/tubes?sort="),
 		workersTile(stats.Uint("current-workers"), &n, "/connections"),
 		tile{"Timed out", "plain", operate.Count(n.Timeouts), "since the start", ""},
 	)
@@ -217,12 +218,12 @@ func (c *Console) overview(r *request) error {
 	return r.render("overview", "Overview", "overview", data)
 }
 
-// stateTiles are how many jobs are in each state, with a note on ready ones. The state's name follows path.
-func stateTiles(n *operate.Counts, ready, path string) (tiles []tile) {
+// stateTiles are how many jobs are in each state, with notes on ready and reserved ones. The state's name follows path.
+func stateTiles(n *operate.Counts, ready, reserved, path string) (tiles []tile) {
+	notes := map[client.State]string{client.Ready: ready, client.Reserved: reserved}
 	for _, s := range client.States {
 		name := string(s)
-		tiles = append(tiles, tile{strings.ToUpper(name[:1]) + name[1:], name, operate.Count(n.Of(s)), ready, path + name})
-		ready = ""
+		tiles = append(tiles, tile{strings.ToUpper(name[:1]) + name[1:], name, operate.Count(n.Of(s)), notes[s], path + name})
 	}
 	return tiles
 }
@@ -436,7 +437,8 @@ func (c *Console) tube(r *request) error {
 	data.Held = operate.HeldBack(data.Stats)
 	data.Paused = operate.FromSeconds(data.Stats.Uint("pause-time-left"))
 	urgent := operate.Count(data.Stats.Uint("current-jobs-urgent")) + " urgent"
-	data.Tiles = append(stateTiles(&n, urgent, "/tubes/"+tubeElement(name)+"/jobs?state="),
+	orphaned := operate.TubeOf(name, data.Stats).OrphansText()
+	data.Tiles = append(stateTiles(&n, urgent, orphaned, "/tubes/"+tubeElement(name)+"/jobs?state="),
 		workersTile(data.Stats.Uint("current-watching"), &n, ""),
 		tile{"Put in all", "plain", operate.Count(n.Puts), operate.Count(n.Deletes) + " deleted", ""},
 	)

@@ -261,7 +261,7 @@ func (l local) Tubes(visit func(*operate.Tube)) error {
 	l.r.engine.EachTube(l.r.now(), func(t *stats.Tube) {
 		visit(&operate.Tube{
 			Name: t.Name, Urgent: int64(t.Urgent), Using: int64(t.Using), Watching: int64(t.Watching), PauseLeft: t.PauseLeft, Oldest: t.OldestReady,
-			Limited: t.LimitedBy.String(),
+			Limited: t.LimitedBy.String(), Orphaned: int64(t.Orphaned),
 			Counts: operate.Counts{
 				Ready: int64(t.Ready), Reserved: int64(t.Reserved), Delayed: int64(t.Delayed), Buried: int64(t.Buried),
 				Waiting: int64(t.Waiting), Puts: t.Puts, Deletes: t.Deletes,

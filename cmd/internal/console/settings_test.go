@@ -4,6 +4,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
+
+	"trellis/cmd/internal/client"
 )
 
 // setting is a key of a tube's setting, as the API has it.
@@ -133,5 +136,43 @@ func TestTheTableSaysWhatHoldsTubesBack(t *testing.T) {
 	wantText(t, r.page("/"), "1 tube paused.")
 	if a := r.get(apiRoot + "/tubes?sort=limited&limit=1"); !strings.Contains(a.text, `[{"name":"a",`) {
 		t.Errorf("paused tubes are not the first: %s", a.text)
+	}
+}
+
+func TestOrphansAreShownByTube(t *testing.T) {
+	r := newRig(t, nil)
+	for _, tube := range []string{"a", "b"} {
+		r.put(tube, 1, 0, "x")
+	}
+	if err := r.conn.SetTube(t.Context(), "a", "linger=600"); err != nil {
+		t.Fatal(err)
+	}
+	if page := plain(r.page("/tubes/a")); strings.Contains(page, " orphaned ") {
+		t.Errorf("there is none:\n%s", page)
+	}
+	nc, err := r.reactor.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker := client.New(nc, "the server")
+	for id := range uint64(2) {
+		if _, err := worker.ReserveJob(t.Context(), id+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nc.Close()
+	for r.stat("b", "current-jobs-ready") == 0 { // it does not linger
+		time.Sleep(time.Millisecond)
+	}
+	wantText(t, r.page("/tubes/a"), "Reserved 1 1 orphaned")
+	r.console.cfg.Local = local{r}
+	page := r.page("/tubes?sort=orphaned")
+	wantText(t, page, "a 1 orphaned")
+	if strings.Contains(plain(page), "b 1 orphaned") {
+		t.Errorf("a tube without orphans has a badge:\n%s", plain(page))
+	}
+	wantText(t, r.page("/"), "Reserved 1 1 orphaned")
+	if a := r.get(apiRoot + "/tubes?sort=orphaned&limit=1"); !strings.Contains(a.text, `"current-jobs-orphaned":1,`) {
+		t.Errorf("the tube with orphans is not the first: %s", a.text)
 	}
 }

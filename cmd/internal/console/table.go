@@ -164,7 +164,7 @@ func (c *Console) askTubes(ctx context.Context, visit func(*operate.Tube)) error
 	names = slices.DeleteFunc(names, func(name string) bool {
 		valid := client.CheckTube(name) == nil
 		if !valid {
-			visit(&operate.Tube{Name: name, Oldest: -1})
+			visit(&operate.Tube{Name: name, Orphaned: -1, Oldest: -1})
 		}
 		return !valid
 	})
@@ -199,6 +199,7 @@ func (b *tableBuilder) add(t *operate.Tube) {
 	s.Delayed += t.Delayed
 	s.Buried += t.Buried
 	s.Waiting += t.Waiting
+	s.Orphaned += max(0, t.Orphaned)
 	s.Oldest = max(s.Oldest, t.Oldest)
 	if t.Paused() {
 		l.paused++

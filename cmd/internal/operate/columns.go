@@ -73,6 +73,11 @@ var Columns = []*Column{
 		of: func(t *Tube) float64 { return float64(t.Reserved) },
 	},
 	{
+		Key: "orphaned", JSON: "current-jobs-orphaned", Kind: Number, Views: Sort | API | TopJSON, Local: true,
+		About: "Reserved jobs that linger: their workers have lost their connections; left out where that is not known",
+		of:    func(t *Tube) float64 { return known(t.Orphaned) },
+	},
+	{
 		Key: "delayed", Heading: "Delayed", JSON: "current-jobs-delayed", Kind: Number, Views: everywhere, Room: "opt",
 		of: func(t *Tube) float64 { return float64(t.Delayed) },
 	},

@@ -69,6 +69,7 @@ type Tube struct {
 	Name string
 	Counts
 	Urgent, Using, Watching int64
+	Orphaned                int64 // reserved jobs whose workers have lost their connections; negative: not known
 	Keys                    int64 // those of deleted jobs included; negative: not known
 	PauseLeft               time.Duration
 	Limited                 string        // what keeps its jobs back, as in stats-tube-x; none or "" if nothing does
@@ -83,7 +84,10 @@ func TubeOf(name string, f client.Fields) *Tube {
 		Name: name, Counts: CountsOf(f),
 		Urgent: number(f, "current-jobs-urgent"), Using: number(f, "current-using"), Watching: number(f, "current-watching"),
 		PauseLeft: FromSeconds(f.Uint("pause-time-left")), Limited: f.Text("limited-by"),
-		Keys: -1, Oldest: -1, Rates: unknownRates,
+		Orphaned: -1, Keys: -1, Oldest: -1, Rates: unknownRates,
+	}
+	if _, ok := f.Get("current-jobs-orphaned"); ok {
+		t.Orphaned = number(f, "current-jobs-orphaned")
 	}
 	if _, ok := f.Get("oldest-ready-age"); ok && t.Ready > 0 {
 		t.Oldest = FromSeconds(f.Uint("oldest-ready-age"))
@@ -174,6 +178,14 @@ func (t *Tube) LimitText() string {
 	default:
 		return "held back by " + by
 	}
+}
+
+// OrphansText says how many jobs linger; empty for none, or if that is not known.
+func (t *Tube) OrphansText() string {
+	if t.Orphaned <= 0 {
+		return ""
+	}
+	return Count(t.Orphaned) + " orphaned"
 }
 
 // FromSeconds is a time of so many seconds. A server can claim any: it is cut after some centuries.

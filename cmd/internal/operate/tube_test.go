@@ -48,7 +48,7 @@ func stats(keys ...string) (f client.Fields) {
 
 func TestEveryColumnIsToldOfATube(t *testing.T) {
 	tube := TubeOf("mail", stats("current-jobs-urgent", "current-jobs-ready", "current-jobs-reserved", "current-jobs-delayed", "current-jobs-buried",
-		"total-jobs", "current-using", "current-waiting", "current-watching", "cmd-delete", "pause-time-left"))
+		"total-jobs", "current-using", "current-waiting", "current-watching", "cmd-delete", "pause-time-left", "current-jobs-orphaned"))
 	zero := TubeOf("zero", nil)
 	seen := make(map[string]View)
 	for _, c := range Columns {
@@ -62,12 +62,12 @@ func TestEveryColumnIsToldOfATube(t *testing.T) {
 		if c.Compare(tube, zero) > 0 {
 			t.Errorf("column %s has the greatest number last", c.Key)
 		}
-		if unknown := c.Text(tube) == "-"; unknown != (c.Local || c.Kind == Rate || c.Kind == Age || c.Kind == Mean) {
+		if unknown := c.Text(tube) == "-"; unknown != (c.Local && c.Key != "orphaned" || c.Kind == Rate || c.Kind == Age || c.Kind == Mean) {
 			t.Errorf("column %s of what a server tells is %s", c.Key, c.Text(tube))
 		}
 	}
 	text, err := tube.Fields(API).MarshalJSON()
-	want := `{"name":"mail","current-jobs-urgent":1,"current-jobs-ready":2,"current-jobs-reserved":3,"current-jobs-delayed":4,"current-jobs-buried":5,` +
+	want := `{"name":"mail","current-jobs-urgent":1,"current-jobs-ready":2,"current-jobs-reserved":3,"current-jobs-orphaned":12,"current-jobs-delayed":4,"current-jobs-buried":5,` +
 		`"total-jobs":6,"cmd-delete":10,"current-using":7,"current-watching":9,"current-waiting":8,"pause-time-left":11}`
 	if err != nil || string(text) != want {
 		t.Errorf("%s, %v, want %s", text, err, want)
@@ -98,6 +98,20 @@ func TestATubeIsToldOfByStatsTubeX(t *testing.T) {
 		if tube := TubeOf("mail", f); tube.Oldest >= 0 || tube.LimitText() != "" || !math.IsNaN(tube.Wait) || !math.IsNaN(tube.Busy) {
 			t.Errorf("what is not told is known: %+v", tube)
 		}
+	}
+}
+
+func TestOrphansAreToldOfWhereThereAreSome(t *testing.T) {
+	for want, f := range map[string]client.Fields{
+		"":           stats("current-jobs-reserved"),
+		"2 orphaned": stats("current-jobs-reserved", "current-jobs-orphaned"),
+	} {
+		if got := TubeOf("mail", f).OrphansText(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if tube := TubeOf("mail", client.Fields{{Key: "current-jobs-orphaned", Value: client.Value{Kind: client.Number, Text: "0"}}}); tube.OrphansText() != "" {
+		t.Errorf("%q of none", tube.OrphansText())
 	}
 }
 

@@ -158,6 +158,10 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		s.now = serving.Now()
 		s.Server = serving.Engine.Snapshot(s.now)
 		shown, rest = c.tubes(serving)
+		s.orphaned = rest.Orphaned
+		for i := range shown {
+			s.orphaned += shown[i].Orphaned
+		}
 		accounts = serving.Engine.Accounts().Snapshots()
 		if serving.Current != nil && !serving.Current() {
 			serving = nil // another member may lead by now, and its jobs are those of the cluster

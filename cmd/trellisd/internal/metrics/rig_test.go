@@ -154,7 +154,7 @@ type client struct {
 }
 
 func (r *rig) dial() *client {
-	c := &client{rig: r, decoder: codec.Decoder{MaxJobSize: 65535}}
+	c := &client{rig: r, decoder: codec.Decoder{MaxJobSize: 65535, Extensions: true}}
 	r.loop.Open(&c.session, r.now)
 	return c
 }

@@ -17,6 +17,8 @@ type server struct {
 	src    *Sources
 	now    engine.Time
 	binlog binlog.Stats // zero if there is none
+
+	orphaned int // jobs of all tubes
 }
 
 func (s *server) uptime() time.Duration {
@@ -49,6 +51,8 @@ var serverMetrics = list[*server]{
 	counter("beanstalkd_dead_letters_total",
 		"Jobs that were buried because their reservations had failed as often as their tube's setting says.",
 		func(s *server) float64 { return float64(s.DeadLetters) }),
+	gauge("beanstalkd_orphaned_jobs", "Reserved jobs that linger: their workers have lost their connections.",
+		func(s *server) float64 { return float64(s.orphaned) }),
 	gauge("beanstalkd_held_jobs", "Delayed jobs that wait until a group of jobs is done.",
 		func(s *server) float64 { return float64(s.Held) }),
 	gauge("beanstalkd_held_jobs_blocked", "Of these, jobs that wait for groups of which all jobs are buried.",

@@ -126,3 +126,28 @@ func BenchmarkGather(b *testing.B) {
 		})
 	}
 }
+
+func TestOrphansAreCountedByTubeAndInAll(t *testing.T) {
+	r := newRig(t)
+	c := r.dial()
+	for tube, n := range map[string]int{"t0": 3, "t1": 2, "t2": 1} {
+		for range n {
+			c.put(tube, "1", "0")
+		}
+		c.do("set-tube " + tube + " linger=60\r\n")
+	}
+	worker := r.dial()
+	worker.do("watch t0\r\nwatch t1\r\n" + strings.Repeat("reserve-with-timeout 0\r\n", 5))
+	worker.session.Close(r.now)
+	for limit, shown := range map[int]map[string]float64{
+		1: {"default": 0}, 2: {"default": 0, "t0": 3}, 4: {"default": 0, "t0": 3, "t1": 2, "t2": 0},
+	} {
+		got := gather(t, pedantic(r.sources(), Options{Tubes: limit}))
+		if tubes := series(got, "beanstalkd_tube_orphaned_jobs"); !maps.Equal(tubes, shown) {
+			t.Errorf("limit %d: %v, want %v", limit, tubes, shown)
+		}
+		if all := series(got, "beanstalkd_orphaned_jobs")[""]; all != 5 {
+			t.Errorf("limit %d: %v orphans in all, want 5", limit, all)
+		}
+	}
+}

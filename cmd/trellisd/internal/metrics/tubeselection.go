@@ -14,7 +14,7 @@ import (
 type tubeSums struct {
 	Tubes, Paused                    int
 	Ready, Reserved, Delayed, Buried int
-	Urgent                           int
+	Urgent, Orphaned                 int
 	Using, Watching, Waiting         int           // a connection counts for each of its tubes
 	OldestReady                      time.Duration // the greatest of all tubes
 }
@@ -30,6 +30,7 @@ func (s *tubeSums) Add(t *stats.Tube) {
 	s.Delayed += t.Delayed
 	s.Buried += t.Buried
 	s.Urgent += t.Urgent
+	s.Orphaned += t.Orphaned
 	s.Using += t.Using
 	s.Watching += t.Watching
 	s.Waiting += t.Waiting
