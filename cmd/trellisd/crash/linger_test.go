@@ -38,58 +38,34 @@ func TestJobsOfAKilledServerThatLingerAreDoneOnce(t *testing.T) {
 // killWorkersServer has workers work at a server that is killed so often, and then until nothing is left to do. It
 // returns how many jobs were done, and how many of them more than once.
 func killWorkersServer(t *testing.T, kills, linger int) (done, twice int) {
-	const workers = 8
-	c := &workplace{dir: t.TempDir(), done: map[uint64]int{}}
-	p, s := c.start(t)
-	control := servertest.Dial(t, s.Addrs[0])
-	control.Send(fmt.Sprintf("set-tube default linger=%d", linger))
-	control.Want("TUBE_SET")
-	var all sync.WaitGroup
-	for range workers {
-		all.Go(c.work)
-	}
-	all.Go(c.put)
+	dir := t.TempDir()
+	c := &workplace{done: map[uint64]int{}}
+	p := c.start(t, dir)
+	c.open(t, linger)
 	for range kills {
 		time.Sleep(20*time.Millisecond + time.Duration(rand.Int64N(int64(80*time.Millisecond))))
 		p.Kill()
-		p, s = c.start(t)
+		p = c.start(t, dir)
 	}
-	c.mu.Lock()
-	c.ending = true
-	c.mu.Unlock()
-	control = servertest.Dial(t, s.Addrs[0])
-	servertest.Await(t, "all jobs are done", func() bool {
-		n := servertest.Stats(control)
-		return n["current-jobs-ready"] == "0" && n["current-jobs-reserved"] == "0"
-	})
-	c.mu.Lock()
-	c.over = true
-	c.mu.Unlock()
-	p.Kill()
-	all.Wait()
-	for _, n := range c.done {
-		if n > 1 {
-			twice++
-		}
-	}
-	t.Logf("linger=%d: %d kills, %d jobs done, %d of them more than once", linger, kills, len(c.done), twice)
-	return len(c.done), twice
+	done, twice = c.close(t)
+	t.Logf("linger=%d: %d kills, %d jobs done, %d of them more than once", linger, kills, done, twice)
+	return done, twice
 }
 
-// A workplace is where workers find the server of a directory, and the book of what they have done.
+// A workplace is where workers find servers, and the book of what they have done.
 type workplace struct {
-	dir string
+	people sync.WaitGroup
 
 	mu     sync.Mutex
-	addr   net.Addr
+	addrs  []string
 	ending bool           // nothing is put any more
 	over   bool           // nor is anything left to do
 	done   map[uint64]int // how often each job was, by id
 }
 
-// start starts the next server.
-func (c *workplace) start(t *testing.T) (*servertest.Process, *servertest.Server) {
-	p, err := servertest.Spawn(exec.Command(servertest.Binary, "-l127.0.0.1", "-p0", "-V", "--log-format=json", "-s65536", "-b", c.dir))
+// start starts the next server of a directory.
+func (c *workplace) start(t *testing.T, dir string) *servertest.Process {
+	p, err := servertest.Spawn(exec.Command(servertest.Binary, "-l127.0.0.1", "-p0", "-V", "--log-format=json", "-s65536", "-b", dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,25 +75,71 @@ func (c *workplace) start(t *testing.T) (*servertest.Process, *servertest.Server
 		t.Fatal(err)
 	}
 	c.mu.Lock()
-	c.addr = s.Addrs[0]
+	c.addrs = []string{s.Addrs[0].String()}
 	c.mu.Unlock()
-	return p, s
+	return p
 }
 
-// connect connects to the server, or to the next one. It returns nil when it is over.
-func (c *workplace) connect() net.Conn {
-	for {
-		c.mu.Lock()
-		addr, over := c.addr, c.over
-		c.mu.Unlock()
-		if over {
-			return nil
+// open has jobs linger, and workers begin.
+func (c *workplace) open(t *testing.T, linger int) {
+	servertest.Await(t, "jobs linger", func() bool { // members of a cluster have to know of each other that they can
+		line, err := c.askOnce(fmt.Sprint("set-tube default linger=", linger))
+		return err == nil && line == "TUBE_SET\r\n"
+	})
+	for range 8 {
+		c.people.Go(c.work)
+	}
+	c.people.Go(c.put)
+}
+
+// close has workers do what is left, and go. It returns how many jobs were done, and how many of them more than once.
+func (c *workplace) close(t *testing.T) (done, twice int) {
+	c.mu.Lock()
+	c.ending = true
+	c.mu.Unlock()
+	control := servertest.Dial(t, servertest.AddrOn("tcp", c.addrs[0]))
+	servertest.Await(t, "all jobs are done", func() bool {
+		n := servertest.Stats(control)
+		return n["current-jobs-ready"] == "0" && n["current-jobs-reserved"] == "0"
+	})
+	c.mu.Lock()
+	c.over = true
+	c.mu.Unlock()
+	c.people.Wait()
+	for _, n := range c.done {
+		if n > 1 {
+			twice++
 		}
-		if conn, err := net.Dial(addr.Network(), addr.String()); err == nil {
+	}
+	return len(c.done), twice
+}
+
+// isOver reports whether nothing is left to do.
+func (c *workplace) isOver() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.over
+}
+
+// connect connects to one of the servers. It returns nil when it is over.
+func (c *workplace) connect() net.Conn {
+	for !c.isOver() {
+		c.mu.Lock()
+		addr := c.addrs[rand.IntN(len(c.addrs))]
+		c.mu.Unlock()
+		if conn, err := net.Dial("tcp", addr); err == nil {
 			return conn
 		}
 		time.Sleep(time.Millisecond)
 	}
+	return nil
+}
+
+// askOnce is ask on a connection of its own.
+func (c *workplace) askOnce(command string) (string, error) {
+	conn := c.connect()
+	defer conn.Close()
+	return ask(conn, bufio.NewReader(conn), command)
 }
 
 // ask sends a command and returns the first line of the reply. The error is that of a connection that has ended.
@@ -137,7 +159,7 @@ func (c *workplace) work() {
 			return
 		}
 		r := bufio.NewReader(conn)
-		for {
+		for !c.isOver() {
 			if has != 0 {
 				if _, err := ask(conn, r, fmt.Sprint("delete ", has)); err != nil {
 					break
