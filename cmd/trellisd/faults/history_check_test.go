@@ -176,6 +176,9 @@ func (f *family) collect(history []Op) {
 		last := int64(never) // when the job is gone for certain
 		holders := map[int]bool{}
 		for _, o := range l.ops {
+			if o.Reply == "" && (o.Verb == Peek || o.Verb == StatsJob) {
+				continue // it has changed nothing, and told nothing
+			}
 			f.all = append(f.all, input{o, job})
 			if o.Verb == Delete && o.Reply == "DELETED" {
 				last = o.Return

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,16 +30,19 @@ const (
 // when that is lost it tries the addresses in turn. It records what it does. It is for one
 // goroutine.
 type Client struct {
-	rec   *Recorder
-	tube  string
-	addrs func() []string // client addresses of all nodes
-	waits time.Duration   // for a reply
-	rests time.Duration   // between commands, at most
-	opens time.Duration   // for a connection, and again for the replies to its first commands
-	limit uint32          // attempts after which jobs of the tube are dead letters; 0 is never
-	turn  int             // index of the address to try next, modulo their number
+	rec    *Recorder
+	tube   string
+	addrs  func() []string // client addresses of all nodes
+	waits  time.Duration   // for a reply
+	rests  time.Duration   // between commands, at most
+	opens  time.Duration   // for a connection, and again for the replies to its first commands
+	dozes  time.Duration   // before it reads the replies to the commands that it sends next
+	leaves bool            // it half-closes behind these
+	limit  uint32          // attempts after which jobs of the tube are dead letters; 0 is never
+	turn   int             // index of the address to try next, modulo their number
 
 	conn    net.Conn // nil if there is none
+	addr    string   // that it is connected to
 	in      *bufio.Reader
 	session int
 	alive   int64 // when the last command that had a reply was called
@@ -105,7 +109,7 @@ func (c *Client) dial(ctx context.Context, addr string) error {
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
-	c.conn, c.in, c.session, c.alive, c.holds = conn, in, c.rec.session(), c.rec.now(), nil
+	c.conn, c.addr, c.in, c.session, c.alive, c.holds = conn, addr, in, c.rec.session(), c.rec.now(), nil
 	return nil
 }
 
@@ -342,6 +346,53 @@ func (c *Client) ReserveWithin(seconds int) (uint64, error) {
 	return ops[0].ID, err
 }
 
+// ReserveBatch reserves up to two jobs of the tube, as far as there are some, and returns them.
+func (c *Client) ReserveBatch() (ids []uint64, err error) {
+	if c.conn == nil {
+		return nil, ErrLost
+	}
+	const most = 2
+	called := c.rec.now()
+	err = c.conn.SetDeadline(time.Now().Add(c.waits))
+	if err == nil {
+		_, err = fmt.Fprintf(c.conn, "reserve-batch %d\r\n", most)
+	}
+	n := 0
+	if err == nil {
+		var line string
+		if line, err = c.in.ReadString('\n'); err == nil {
+			_, wrong := fmt.Sscanf(line, "RESERVED_BATCH %d\r\n", &n)
+			if line != "DEADLINE_SOON\r\n" && wrong != nil || n > most {
+				return nil, fmt.Errorf("the reply to reserve-batch is %q", line)
+			}
+		}
+	}
+	var wrong error
+	for i := range most {
+		o := Op{Session: c.session, Verb: Reserve, Tube: c.tube, Call: called, Return: never}
+		if err == nil && i < n {
+			var w error
+			w, err = c.read(&o)
+			wrong = errors.Join(wrong, w)
+		}
+		if err != nil {
+			o.Reply, o.Body, o.ID = "", "", 0
+		} else {
+			o.Return = c.rec.now() // without a reply, it may have had a job whose time has ended
+		}
+		c.rec.add(o)
+		if c.hold(&o); o.ID != 0 {
+			ids = append(ids, o.ID)
+		}
+	}
+	if err != nil {
+		c.lose(err)
+		return ids, ErrLost
+	}
+	c.alive = called
+	return ids, wrong
+}
+
 // Release releases a job, without a delay or with one that does not end during a test.
 func (c *Client) Release(id uint64, pri, delay uint32) error {
 	_, err := c.do(Op{Verb: Release, ID: id, Pri: pri, Delay: delay}, fmt.Sprintf("release %d %d %d", id, pri, delay))
@@ -385,9 +436,23 @@ func (c *Client) doAll(ops []Op, text string) error {
 		ops[i].Session, ops[i].Tube, ops[i].Call, ops[i].Return = c.session, c.tube, called, never
 		limit += ops[i].Wait
 	}
+	limit += c.dozes
 	err := c.conn.SetDeadline(time.Now().Add(limit))
 	if err == nil {
 		_, err = io.WriteString(c.conn, text)
+	}
+	if c.leaves && err == nil {
+		err = c.conn.(interface{ CloseWrite() error }).CloseWrite()
+	}
+	if c.dozes > 0 {
+		time.Sleep(c.dozes)
+	}
+	leaves := c.leaves
+	c.leaves, c.dozes = false, 0
+	if leaves {
+		// The session may end before its last replies have come. If they are lost with the leader, what has changed
+		// nothing is executed anew, in a session that holds nothing.
+		c.rec.ended(c.session, called)
 	}
 	var wrong error
 	for i := range ops {
@@ -414,8 +479,14 @@ func (c *Client) doAll(ops []Op, text string) error {
 		c.hold(o)
 	}
 	if err != nil {
+		if errors.Is(err, os.ErrDeadlineExceeded) && c.waits >= patient && c.rec.Silent != nil {
+			c.rec.Silent(c.addr, limit)
+		}
 		c.lose(err)
 		return ErrLost
+	}
+	if leaves {
+		c.Close()
 	}
 	return wrong
 }

@@ -21,6 +21,10 @@ type Recorder struct {
 	// Pause is how long a client waits when no address has served it. NewRecorder sets it to 10 ms.
 	Pause time.Duration
 
+	// Silent is told when a patient client gives up because a reply has not come from an address for so long. Nil does
+	// nothing. It is set before there are clients.
+	Silent func(addr string, since time.Duration)
+
 	began time.Time
 	name  string // in the keys of its jobs: those of an earlier history may outlive their jobs
 

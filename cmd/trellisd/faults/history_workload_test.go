@@ -3,8 +3,10 @@ package faults
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,7 +25,7 @@ type Workload struct {
 	Addrs    func() []string // client addresses of all nodes
 	Seed     uint64          // of what clients choose; 0 is by chance
 	Full     bool            // a disk may be: commands are refused for want of room
-	Waits    bool            // clients wait for jobs, now and then
+	Waits    bool            // clients wait for jobs, now and then, send some commands at once, and half-close
 	Rest     time.Duration   // of each client before each command, at most; 0 is none
 
 	pools map[string]*pool // by tube
@@ -183,9 +185,18 @@ func (w *Workload) client(ctx context.Context, c *Client, p *pool, rng *rand.Ran
 // command does something.
 func (w *Workload) command(c *Client, p *pool, rng *rand.Rand) error {
 	if held := c.Holds(); len(held) > 0 && (len(held) > 3 || rng.IntN(2) == 0) {
-		return finish(c, p, held[rng.IntN(len(held))], rng)
+		id := held[rng.IntN(len(held))]
+		if w.Waits && rng.IntN(2) == 0 {
+			return finishAndReserve(c, p, id, rng)
+		}
+		return finish(c, p, id, rng)
 	}
 	kind := rng.IntN(100)
+	if w.Waits && kind < 4 {
+		if id := p.any(rng); id != 0 {
+			return stare(c, id, rng)
+		}
+	}
 	if p.keyed && kind < 20 {
 		number := p.anyKey(rng, w.Recorder.number)
 		id, err := c.PutKeyed(number, number%200)
@@ -198,13 +209,20 @@ func (w *Workload) command(c *Client, p *pool, rng *rand.Rand) error {
 		var id uint64
 		var err error
 		if !p.dead && !p.keyed {
-			id, err = c.PutBrief(briefTTR, rng.IntN(200))
+			id, err = c.PutBrief(briefTTR*time.Duration(1+rng.IntN(2)), w.size(rng))
 		} else if rng.IntN(3) == 0 {
 			id, err = c.PutLimited(p.anyLimited(w.Recorder.number), 1+rng.Uint32N(5)/4, rng.Uint32N(10), anyDelay(rng), rng.IntN(200))
 		} else {
 			id, err = c.Put(rng.Uint32N(10), anyDelay(rng), rng.IntN(200))
 		}
 		if err == nil && id != 0 {
+			p.add(id)
+		}
+		return err
+	}
+	if w.Waits && !p.dead && !p.keyed && kind >= 45 && kind < 55 {
+		ids, err := c.ReserveBatch()
+		for _, id := range ids {
 			p.add(id)
 		}
 		return err
@@ -239,6 +257,43 @@ func (w *Workload) command(c *Client, p *pool, rng *rand.Rand) error {
 		p.remove(id)
 	}
 	return err
+}
+
+// size is that of a small body, mostly; of clients that do not send one command after the other it is now and then more
+// than may be under way.
+func (w *Workload) size(rng *rand.Rand) int {
+	if w.Waits && rng.IntN(3) == 0 {
+		return rng.IntN(60_000)
+	}
+	return rng.IntN(200)
+}
+
+// finishAndReserve finishes a job, asks for the next one at once, and waits for that. Now and then the client sends no
+// more then.
+func finishAndReserve(c *Client, p *pool, id uint64, rng *rand.Rand) error {
+	wait := rng.IntN(5)
+	ops := []Op{
+		{Verb: []Verb{Touch, Delete, StatsJob}[rng.IntN(3)], ID: id}, {Verb: Reserve, Wait: time.Duration(wait) * time.Second},
+	}
+	c.leaves = rng.IntN(8) == 0
+	err := c.doAll(ops, fmt.Sprintf("%s %d\r\nreserve-with-timeout %d\r\n", ops[0].Verb, id, wait))
+	if ops[0].Reply == "DELETED" {
+		p.remove(id)
+	}
+	if got := ops[1].ID; got != 0 {
+		p.add(got)
+	}
+	return err
+}
+
+// stare looks at a job again and again, and does not read for a while.
+func stare(c *Client, id uint64, rng *rand.Rand) error {
+	ops := make([]Op, 1+rng.IntN(4))
+	for i := range ops {
+		ops[i] = Op{Verb: Peek, ID: id}
+	}
+	c.dozes = time.Duration(rng.Int64N(int64(2 * time.Second)))
+	return c.doAll(ops, strings.Repeat(fmt.Sprintf("%s %d\r\n", Peek, id), len(ops)))
 }
 
 // anyTube is the tube, or that of its dead letters.

@@ -22,8 +22,9 @@
 // its sockets is given to the network; it is woken when the network brings something for them. Each system call
 // returns at once, so nobody waits for the system.
 //
-// Each fifth history is calm: all that happens is that leaders are killed, and that they hand over. Then a client of
-// a member that lives and does not lead keeps its connection.
+// Each fifth history is calm: all that happens is that leaders are killed, that they hand over, and that gateways are
+// without them for a second. Then a client of a member that lives and does not lead keeps its connection, and has an
+// answer to each command.
 //
 // # Why equal seeds have equal traces
 //

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"syscall"
 	"time"
 
 	"trellis/binlog/replica"
@@ -14,15 +16,15 @@ import (
 func (c *group) disturb() {
 	m := c.victim()
 	o := c.machines[c.rng.IntN(len(c.machines))]
-	f := c.rng.IntN(21)
+	f := c.rng.IntN(27)
 	if c.plan.calm {
 		c.heal() // a majority is left
-		m, f = c.leader(m), []int{11, 12, 18, 18, 20, 20}[c.rng.IntN(6)]
+		m, f = c.leader(m), []int{11, 12, 18, 18, 20, 21}[c.rng.IntN(6)]
 	}
 	c.world.note(m.name, fmt.Sprintf("fault %d", f), nil)
 	switch f {
 	case 0, 1:
-		c.isolate(m)
+		c.isolate(m, true)
 	case 2:
 		c.net.set(link{m.name, o.name}, func(x *condition) { x.cut = true })
 	case 3:
@@ -48,7 +50,7 @@ func (c *group) disturb() {
 	case 11:
 		m.kill(false, nil)
 	case 12, 13:
-		m.kill(true, func(fs *faultfs.FS) *faultfs.FS { return fs.PowerCut(m.rng) })
+		c.powerFails([]*machine{m})
 	case 14:
 		m.faulty = true
 		m.disk.hang()
@@ -64,10 +66,21 @@ func (c *group) disturb() {
 	case 18:
 		c.transfer()
 	case 19:
-		for _, m := range c.machines {
-			m.kill(true, func(fs *faultfs.FS) *faultfs.FS { return fs.PowerCut(m.rng) })
-		}
+		c.powerFails(c.machines)
 		c.heal()
+	case 21:
+		c.partTrunk(o)
+	case 22, 23:
+		c.catchLeader()
+	case 24:
+		c.isolateFor(m, 8*time.Second+upTo(c.rng, 4*time.Second))
+	case 25:
+		c.breakOff()
+	case 26:
+		rate := 20_000 + c.rng.IntN(200_000)
+		c.links(func(x *condition) { x.rate = rate })
+		c.world.sleep(upTo(c.rng, 3*time.Second))
+		c.leader(m).kill(false, nil)
 	default:
 		c.heal()
 	}
@@ -92,12 +105,99 @@ func (c *group) leader(otherwise *machine) *machine {
 	return otherwise
 }
 
-// isolate cuts a machine off from all others.
-func (c *group) isolate(m *machine) {
+// isolate cuts a machine off from all others, or ends that for those that do not stand still.
+func (c *group) isolate(m *machine, on bool) {
 	for _, o := range c.machines {
-		for _, l := range []link{{m.name, o.name}, {o.name, m.name}} {
-			c.net.set(l, func(x *condition) { x.cut = true })
+		if !on && (m.stands() || o.stands()) {
+			continue
 		}
+		for _, l := range []link{{m.name, o.name}, {o.name, m.name}} {
+			c.net.set(l, func(x *condition) { x.cut = on })
+		}
+	}
+}
+
+// isolateFor cuts a machine off for a while.
+func (c *group) isolateFor(m *machine, d time.Duration) {
+	c.isolate(m, true)
+	c.world.after(d, func() { c.isolate(m, false) })
+}
+
+// partTrunk has a gateway be without its leader for a moment, which its clients do not notice.
+func (c *group) partTrunk(m *machine) {
+	l := c.leader(m)
+	for range 8 {
+		c.net.sever(c.rng, func(x link) bool { return x == link{m.name, l.name} })
+	}
+	c.isolateFor(m, upTo(c.rng, time.Second))
+	c.world.sleep(3 * time.Second)
+}
+
+// breakOff ends connections between machines, which are slow, for the ends that have begun them. What these have sent
+// still comes; the others hear of the end when they send something.
+func (c *group) breakOff() {
+	delay := upTo(c.rng, 100*time.Millisecond)
+	c.links(func(x *condition) { x.delay = delay })
+	for range 5 {
+		c.world.sleep(upTo(c.rng, time.Second))
+		c.net.pick(c.rng, func(x *conn) bool { return x.bridge != nil && x.end == nil }, func(x *conn) {
+			x.end = syscall.ECONNRESET
+			x.wake()
+		})
+	}
+}
+
+// catchLeader has something happen to the leader while what it does is not on all disks: right behind a reply, power
+// fails there and at those whom it needed for that, or it is cut off while it hands over.
+func (c *group) catchLeader() {
+	c.heal()
+	c.world.sleep(upTo(c.rng, 4*time.Second))
+	l := c.leader(nil)
+	if l == nil {
+		return
+	}
+	others := slices.DeleteFunc(slices.Clone(c.machines), func(m *machine) bool { return m == l })
+	c.rng.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+	slow := func(d time.Duration) {
+		for _, m := range others {
+			m.disk.set(func() { m.disk.slow = d })
+		}
+	}
+	slow(300 * time.Millisecond)
+	defer slow(c.plan.sync)
+	if c.rng.IntN(2) == 0 {
+		c.world.sleep(upTo(c.rng, time.Second))
+		c.transfer()
+		c.world.sleep(upTo(c.rng, 50*time.Millisecond))
+		c.isolateFor(l, time.Second+upTo(c.rng, 3*time.Second))
+		return
+	}
+	needed, rest := others[:len(others)/2], others[len(others)/2:]
+	for _, m := range rest {
+		c.isolate(m, true)
+	}
+	c.world.sleep(upTo(c.rng, 500*time.Millisecond))
+	answered := c.recorder.Answered()
+	for i := 0; i < 300 && c.recorder.Answered() == answered; i++ {
+		c.world.sleep(2 * time.Millisecond)
+	}
+	c.powerFails(append(needed, l))
+	for _, m := range rest {
+		c.isolate(m, false)
+	}
+	for _, m := range needed { // all but the leader go on
+		c.restart(m)
+	}
+}
+
+// powerFails has that happen to some machines at once.
+func (c *group) powerFails(machines []*machine) {
+	for _, m := range machines {
+		c.net.off(m.name, true)
+		m.disk.fs.Off()
+	}
+	for _, m := range machines {
+		m.kill(true, func(fs *faultfs.FS) *faultfs.FS { return fs.PowerCut(m.rng) })
 	}
 }
 
@@ -117,8 +217,9 @@ func (c *group) transfer() {
 		if !p.leads() {
 			continue
 		}
+		patience := time.Second + upTo(c.rng, 5*time.Second)
 		c.operators.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			err := p.member.HandOver(ctx)
 			c.world.note(m.name, fmt.Sprintf("transfer: %v", err), nil)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"regexp"
 	"slices"
 	"sync"
 	"syscall"
@@ -33,12 +34,51 @@ type group struct {
 	rng       *rand.Rand
 	machines  []*machine
 	operators sync.WaitGroup
+	recorder  *faults.Recorder
 
 	mu          sync.Mutex // guards what follows
 	loss, twice float64    // chances of a message between members
 	leaderships []leadership
 	stamp       int64 // the latest of an entry that a member has applied
 	wrongs      []string
+}
+
+// silent is told of a client that a member has not answered for so long. If all that happens is that leaders change, it
+// is answered, or its connection ends.
+func (c *group) silent(addr string, since time.Duration) {
+	for _, m := range c.machines {
+		p := m.running()
+		if c.plan.calm && m.addr == addr && p != nil && !p.killed.Load() && time.Since(p.began) > since+time.Second {
+			c.wrong("a client of %s has had no reply for %v", m.name, since)
+		}
+	}
+}
+
+var (
+	misuse = regexp.MustCompile(`channel \d+: `)
+	gone   = regexp.MustCompile(`^a loop of a member is gone.* member=(\S+)`)
+)
+
+// judge looks at what a member logs. No member says what the other end of a trunk does not expect: it would send more
+// than it has credit for, or have more of a client under way than may be kept. If what the clients of a gateway hold is
+// free, they have been reset.
+func (c *group) judge(m *machine, text string) {
+	if misuse.MatchString(text) {
+		c.wrong("%s has said: %s", m.name, text)
+	}
+	x := gone.FindStringSubmatch(text)
+	if x == nil {
+		return
+	}
+	for _, o := range c.machines {
+		p := o.running()
+		if o == m || fmt.Sprintf("%d", o.self.ID) != x[1] || p == nil || p.killed.Load() || o.stands() {
+			continue
+		}
+		if age := p.sockets.oldest(); age > reactor.LeaderPatience+3*time.Second {
+			c.wrong("%s has given away what is reserved by a client of %s that is connected since %v", m.name, o.name, age)
+		}
+	}
 }
 
 // leadership is what a queue was told when it began to serve.
@@ -291,7 +331,8 @@ func (p plan) run(t *testing.T) (o outcome) {
 			cryptotest.SetGlobalRandom(t, p.seed)
 			c = newCluster(t, p)
 			rec = faults.NewRecorder()
-			rec.Dial, rec.Pause = c.dial, 400*time.Millisecond
+			rec.Dial, rec.Pause, rec.Silent = c.dial, 400*time.Millisecond, c.silent
+			c.recorder = rec
 			c.live(rec)
 			o.lasted = time.Since(c.world.began)
 		})

@@ -48,6 +48,7 @@ type machine struct {
 // process is a member that runs.
 type process struct {
 	machine *machine
+	began   time.Time
 	member  *cluster.Member
 	queue   *cluster.Queue
 	sockets *sockets
@@ -201,7 +202,7 @@ func (c *group) newMachine(m member.Member, meta snapshot.Meta, addr string) (*m
 // start starts a member's process.
 func (m *machine) start() error {
 	m.cluster.net.up(m.name)
-	p := &process{machine: m, ended: make(chan struct{})}
+	p := &process{machine: m, began: time.Now(), ended: make(chan struct{})}
 	p.sockets = newSockets(p)
 	m.cluster.net.attach(m.name, p.sockets)
 	ticks := make(chan time.Time, 1)
@@ -338,6 +339,13 @@ func (m *machine) kill(down bool, left func(*faultfs.FS) *faultfs.FS) {
 	m.disk.take(left(m.disk.fs))
 }
 
+// stands reports whether the machine stands still.
+func (m *machine) stands() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.frozen
+}
+
 // freeze has a machine stand still, as far as that can be simulated, or go on.
 func (m *machine) freeze(on bool) {
 	m.mu.Lock()
@@ -401,7 +409,9 @@ func (l *logger) Handle(_ context.Context, r slog.Record) error {
 		}
 		return true
 	})
-	l.process.machine.world.note(l.process.machine.name, text, nil)
+	m := l.process.machine
+	m.world.note(m.name, text, nil)
+	m.cluster.judge(m, text)
 	return nil
 }
 

@@ -113,26 +113,31 @@ func (n *network) off(host string, down bool) {
 	}
 }
 
-// sever ends one of the connections that are wanted, in the middle of what it brings.
-func (n *network) sever(rng *rand.Rand, wanted func(link) bool) {
+// pick has something happen to one of the connections' ends that are wanted, if there are any.
+func (n *network) pick(rng *rand.Rand, wanted func(*conn) bool, happen func(*conn)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var all []*conn
 	for _, c := range n.conns {
-		if !c.closed && wanted(c.link) {
+		if !c.closed && wanted(c) {
 			all = append(all, c)
 		}
 	}
-	if len(all) == 0 {
-		return
+	if len(all) > 0 {
+		happen(all[rng.IntN(len(all))])
 	}
-	c := all[rng.IntN(len(all))]
-	if len(c.away) > 0 {
-		b := c.away[0].data
-		c.peer.take(segment{data: b[:rng.IntN(len(b)+1)]})
-	}
-	c.fail(syscall.ECONNRESET)
-	c.peer.fail(syscall.ECONNRESET)
+}
+
+// sever ends one of the connections that are wanted, in the middle of what it brings.
+func (n *network) sever(rng *rand.Rand, wanted func(link) bool) {
+	n.pick(rng, func(c *conn) bool { return wanted(c.link) }, func(c *conn) {
+		if len(c.away) > 0 {
+			b := c.away[0].data
+			c.peer.take(segment{data: b[:rng.IntN(len(b)+1)]})
+		}
+		c.fail(syscall.ECONNRESET)
+		c.peer.fail(syscall.ECONNRESET)
+	})
 }
 
 // address is a host's.
@@ -419,13 +424,14 @@ func (c *conn) room() bool {
 	return c.closed || c.broken() || c.bytes < window
 }
 
-// endOutput tells the other end that no more comes.
-func (c *conn) endOutput() {
+// CloseWrite tells the other end that no more comes.
+func (c *conn) CloseWrite() error {
 	c.net.mu.Lock()
 	defer c.net.mu.Unlock()
 	if !c.closed && !c.broken() {
 		c.send(segment{end: io.EOF})
 	}
+	return nil
 }
 
 // broken tells whether nothing that is sent will come.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -49,6 +50,7 @@ type bridge struct {
 	half  bool   // the socket sends no more
 	used  bool   // judge has looked
 	role  int64  // process.changes when the bridge was made
+	began time.Time
 }
 
 func newSockets(p *process) *sockets {
@@ -93,7 +95,7 @@ func (l *sleeper) Wake() {
 
 // add makes a bridge between a connection and a socket.
 func (s *sockets) add(c *conn, fd, near int) *bridge {
-	b := &bridge{conn: c, fd: fd, near: near, role: s.process.changes.Load()}
+	b := &bridge{conn: c, fd: fd, near: near, role: s.process.changes.Load(), began: time.Now()}
 	s.mu.Lock()
 	s.bridges[int32(fd)] = b
 	s.watch(unix.EPOLL_CTL_ADD, fd, unix.EPOLLIN|unix.EPOLLRDHUP)
@@ -208,7 +210,7 @@ func (s *sockets) fetch(b *bridge, events uint32) (moved bool) {
 		switch {
 		case err == nil && events&unix.EPOLLHUP == 0:
 			b.half = true
-			b.conn.endOutput()
+			_ = b.conn.CloseWrite()
 			s.watch(unix.EPOLL_CTL_MOD, b.fd, 0)
 			return moved
 		case err == nil:
@@ -236,6 +238,18 @@ func (s *sockets) judge(b *bridge) {
 		c.wrong("%s has ended the connection %s of a client", p.machine.name, b.conn.name)
 	}
 	b.used = true
+}
+
+// oldest is for how long the client is connected that is connected for longest.
+func (s *sockets) oldest() (age time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.bridges {
+		if b.conn.link.to == clientHost && !b.half {
+			age = max(age, time.Since(b.began))
+		}
+	}
+	return age
 }
 
 // drop closes the socket of a bridge.
