@@ -155,11 +155,11 @@ func (s *Session) Resume(now Time, out *Output) Outcome {
 	}
 	outcome := s.resume(now, out)
 	out.ExecutesFor(nil)
-	s.client.Flags &^= isAged
 	if outcome == Wait {
+		s.client.Flags &^= isAged
 		out.Waits()
 	} else {
-		s.client.Flags &^= isWaiting
+		s.client.Flags &^= isAged | isWaiting
 	}
 	return outcome
 }

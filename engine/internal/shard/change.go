@@ -83,7 +83,9 @@ func (sh *shard) requeue(r ref, j *job, to state, at clock.Time, pri uint32, hol
 	if !plain {
 		sh.beforeChange(t, j, to)
 	}
-	sh.takeOut(j)
+	if from != unqueued {
+		sh.takeOut(j)
+	}
 	j.pri, j.state, j.At = pri, to, int64(at)
 	sh.totals.in[to]++
 	switch to {

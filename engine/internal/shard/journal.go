@@ -59,25 +59,25 @@ func (sh *shard) dependsOnEnds() journal.Pos { return journal.Pos(sh.journal.las
 // record records a change of a job that has not been made yet: the first one puts the
 // job on record.
 func (sh *shard) record(j *job, ch *change, out *reply.Output) error {
-	log := sh.shared.cfg.Journal
-	switch {
-	case log == nil:
+	if !sh.journaled() {
 		return nil
-	case j.state == unqueued:
-		r := sh.describe(j, ch)
-		if by := out.Source(); by != nil {
-			r.Origin = by.Origin()
-		}
+	}
+	return sh.recordChange(j, ch, out)
+}
+
+// recordChange is record where there is a journal.
+func (sh *shard) recordChange(j *job, ch *change, out *reply.Output) error {
+	log, r := sh.shared.cfg.Journal, sh.describe(j, ch)
+	if by := out.Source(); by != nil {
+		r.Origin = by.Origin()
+	}
+	if j.state == unqueued {
 		ticket, err := log.Put(r)
 		if err != nil {
 			return err
 		}
 		sh.recordedPut(j, ticket, out)
 		return nil
-	}
-	r := sh.describe(j, ch)
-	if by := out.Source(); by != nil {
-		r.Origin = by.Origin()
 	}
 	if ch.to == reserved && sh.shared.holds != nil && sh.shared.holds.RecordsHolds() {
 		r.State = journal.Stays

@@ -154,7 +154,7 @@ func (sh *shard) orphansWith(j *job) *orphans { return sh.reservations[j.Next].o
 
 // worksOn reports whether a client is j's worker: it has reserved the job, or may adopt it.
 func (sh *shard) worksOn(cl *Client, j *job) bool {
-	return sh.reservedBy(cl.reserved, j) || j.state == reserved && sh.mayAdopt(cl, j)
+	return j.state == reserved && (sh.reservations[j.Next].of == cl.reserved || sh.mayAdopt(cl, j))
 }
 
 // mayAdopt reports whether a reserved job is an orphan, or may be one soon because nobody hears of its client, and a

@@ -103,14 +103,14 @@ func (c *Tx) released(e *Shards, now clock.Time) {
 
 // lockAll takes the locks of a set of shards, in order.
 func (c *Tx) lockAll(set shardSet, now clock.Time) {
-	for e := c.shared; set != 0; set &= set - 1 {
-		e.shards[bits.TrailingZeros16(uint16(set))].lock(c, now)
+	for ; set != 0; set &= set - 1 {
+		c.shared.shards[bits.TrailingZeros16(uint16(set))].lock(c, now)
 	}
 }
 
 func (c *Tx) unlockAll(set shardSet) {
-	for e := c.shared; set != 0; set &= set - 1 {
-		e.shards[bits.TrailingZeros16(uint16(set))].unlock(c)
+	for ; set != 0; set &= set - 1 {
+		c.shared.shards[bits.TrailingZeros16(uint16(set))].unlock(c)
 	}
 }
 
@@ -207,16 +207,15 @@ func (e *Shards) lockRecord(c *Tx, id uint64, now clock.Time, tombstones bool) (
 		}
 		sh = e.shards[p.Shard()]
 		sh.lock(c, now)
-		// The job may be gone by now, or its record may have moved.
-		p = ids.Place(entry.Load())
-		if p != 0 && p.Shard() == sh.number {
-			if j = sh.job(p.Ref()); j.state != tombstone || tombstones {
-				return sh, p.Ref(), j
-			}
-			sh.unlock(c)
-			return nil, 0, nil
+		if ids.Place(entry.Load()) != p {
+			sh.unlock(c) // the job has gone, or its record has moved
+			continue
+		}
+		if j = sh.job(p.Ref()); j.state != tombstone || tombstones {
+			return sh, p.Ref(), j
 		}
 		sh.unlock(c)
+		return nil, 0, nil
 	}
 }
 
