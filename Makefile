@@ -45,8 +45,7 @@ PARTS    = reactor $(filter-out reactor $(PROGRAMS),$(DIRS))
 # CREWS.
 RACED    = binlog/replica binlog/replica/wire
 ALONE    = codec engine engine/internal/shard engine/internal/queue binlog/replica/entry binlog/replica/offline binlog/replica/snapshot
-CROWDED  = reactor binlog binlog/replica binlog/replica/entrylog binlog/replica/member binlog/replica/wire \
-	cmd/trellisd/internal/cluster cmd/trellisd/soak
+CROWDED  = reactor binlog/replica binlog/replica/wire cmd/trellisd/internal/cluster cmd/trellisd/soak
 without  = $(filter-out $(addprefix trellis/,$(1)),$(shell $(GO) list $(call packages,$(PROGRAMS) $(PARTS))))
 CREWS    = $(shell grep -lE 'newCrew|[.]Go.func|go func' engine/internal/shard/*_test.go)
 
