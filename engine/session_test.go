@@ -39,3 +39,8 @@ func TestAGrantMakesNoOtherSessionBigger(t *testing.T) {
 		t.Errorf("what a waiting session has besides has %d bytes", n)
 	}
 }
+
+// A server that has no engine, as a member of a cluster that does not lead, has loops that are stopped when it ends.
+func TestALoopWithoutAnEngineIsStopped(t *testing.T) {
+	new(Loop).Stop()
+}

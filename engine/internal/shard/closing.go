@@ -60,7 +60,8 @@ func (c *Tx) Part(now clock.Time, cl *Client, session uint64) (done bool) {
 	return c.depart(now, cl, session)
 }
 
-// Stop says that the server is about to end, and clients of the loop leave for no other reason.
+// Stop says that the server is about to end, and clients of the loop leave for no other reason. A Tx that has not begun
+// may be told, too.
 func (c *Tx) Stop() { c.stopping = true }
 
 // departure is how a client leaves.

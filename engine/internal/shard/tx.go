@@ -23,6 +23,8 @@ type Tx struct {
 
 	firings []groups.Firing // of groups that it has made complete, to be fired when the last lock is released
 	firing  bool            // it does so now
+
+	stopping bool // the server ends: clients that leave have not failed at their jobs
 }
 
 // A purse is what a loop has in hand for what its sessions do in shards. The loop's goroutine owns it,
@@ -41,7 +43,6 @@ type purse struct {
 	loop     rouser               // wakes the loop
 	closings map[*Client]*closing // of closed clients that have something left to give back
 	listEnds map[*Client]listEnd  // where the last list-jobs of each client that sent one ended
-	stopping bool                 // the server ends: clients that leave have not failed at their jobs
 }
 
 // A rouser wakes a loop that sleeps in its poll.
