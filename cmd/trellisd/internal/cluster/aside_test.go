@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"trellis/binlog/replica/wire"
+	"trellis/cmd/trellisd/internal/servertest"
 )
 
 // asideClient is a client that counts what it sees.
@@ -64,7 +65,7 @@ func (c *asideClient) body(line, format string) (id uint64, body string, err err
 // connection, every reply is the right one, and none is missing; no job is lost, or comes twice.
 func TestClientsGoOnWhenAClusterOfOneStepsAside(t *testing.T) {
 	times := 5
-	if proof {
+	if proof && !servertest.RaceEnabled {
 		times = 25
 	}
 	r := newRig(t, 1)

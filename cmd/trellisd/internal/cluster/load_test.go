@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"trellis/cmd/trellisd/internal/servertest"
 )
 
 // load is clients at all members that put jobs, and reserve, touch, release, bury, kick and delete them. Each job is
@@ -155,7 +157,7 @@ func (l *load) consume() func(c *asideClient) error {
 // Clients of all members work while the leader hands over again and again: no connection ends.
 func TestNoConnectionEndsWhenALeaderHandsOver(t *testing.T) {
 	times := 5
-	if proof {
+	if proof && !servertest.RaceEnabled {
 		times = 15
 	}
 	for try := range attempts {
