@@ -29,7 +29,7 @@ func TestDecoderAgreesWithReferenceOnRandomInput(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	runs := 400
 	if proof {
-		runs = 4000
+		runs = 1000
 	}
 	for range runs {
 		input := randomInput(r)
