@@ -237,9 +237,49 @@ func TestPoliciesAndTermsAreReadInEntriesOfVersionThreeOnly(t *testing.T) {
 	}
 }
 
+// fifthRecords are one record of each kind that version 5 has brought.
+func fifthRecords() [][]byte {
+	s := journal.DeadLetters("orders", 0, "")
+	s.Linger = 60
+	policy, hold := make([]byte, record.SettingSize(&s)), make([]byte, record.HoldSize)
+	record.EncodeSetting(policy, Salt, &s)
+	record.EncodeHold(hold, Salt, &journal.Hold{ID: 12, End: 1e18, Reserves: 3})
+	return [][]byte{policy, hold}
+}
+
+// fifthEntry has all of them.
+func fifthEntry() []byte {
+	b := append(make([]byte, HeaderSize), slices.Concat(fifthRecords()...)...)
+	fifth := header
+	fifth.Format = 5
+	fifth.Seal(b)
+	return b
+}
+
+func TestLingerIsReadInEntriesOfVersionFiveOnly(t *testing.T) {
+	var r Reader
+	for version := uint8(1); version <= Newest; version++ {
+		for _, rec := range fifthRecords() {
+			b := append(make([]byte, HeaderSize), rec...)
+			h := header
+			if version > first {
+				h.Format = version
+			}
+			h.Seal(b)
+			if _, err := r.Reset(b); err != nil {
+				t.Fatal(err)
+			}
+			got, err := r.Next()
+			if version < 5 && !errors.Is(err, ErrMalformed) || version >= 5 && (err != nil || !bytes.Equal(got, rec)) {
+				t.Errorf("a %v record in an entry of version %d: %v", record.KindOf(rec), version, err)
+			}
+		}
+	}
+}
+
 // The bytes of a version do not change: members of other programs read them.
 func TestEntriesOfAllVersionsAreAsWritten(t *testing.T) {
-	for version, b := range map[int][]byte{1: append(anEntry(), triedEntry()...), 2: secondEntry(), 3: thirdEntry(3), 4: thirdEntry(4)} {
+	for version, b := range map[int][]byte{1: append(anEntry(), triedEntry()...), 2: secondEntry(), 3: thirdEntry(3), 4: thirdEntry(4), 5: fifthEntry()} {
 		file := fmt.Sprintf("testdata/version%d.hex", version)
 		got := hex.Dump(b)
 		if os.Getenv("UPDATE") != "" {

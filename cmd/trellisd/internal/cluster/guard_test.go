@@ -142,7 +142,7 @@ func (r *rig) start(i int, nodes []member.Node, l net.Listener) {
 			}
 			return 0, 0
 		}}},
-		Reactor: reactor.Config{Loops: 2, MaxJobSize: 1 << 16, Log: log},
+		Reactor: reactor.Config{Loops: 2, MaxJobSize: 1 << 16, Extensions: true, Log: log},
 		Listen: func() (plain, tls []net.Listener, err error) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
