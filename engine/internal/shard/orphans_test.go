@@ -125,20 +125,32 @@ func lingering(seconds uint32) *codec.Pairs {
 
 // A job that was on its way to a client that has gone is for others at once: its client knows nothing of it.
 func TestAJobThatNobodyWasToldOfDoesNotLinger(t *testing.T) {
-	s := newSim(100, 1)
-	c, w, next := s.open(), s.open(), s.open()
-	c.expect(t, "TUBE_SET\r\n", "set-tube default linger=10\r\n")
-	w.held = true
-	if err := w.Send([]byte("reserve\r\n")); err != nil {
-		t.Fatal(err)
-	}
-	c.expect(t, "INSERTED 1\r\n", "put 0 0 9 1\r\na\r\n")
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	next.expect(t, "RESERVED 1 1\r\na\r\n", "reserve-with-timeout 0\r\n")
-	if n := s.orphaned(); n != 0 {
-		t.Errorf("%d orphans", n)
+	for what, onRecord := range map[string]bool{"": false, "on record": true, "and the server stops": true} {
+		s := newSim(100, 1)
+		record := &tape{file: newFile(nil)}
+		if onRecord {
+			s.onRecord(record)
+		}
+		c, w, next := s.open(), s.open(), s.open()
+		c.expect(t, "TUBE_SET\r\n", "set-tube default linger=10\r\n")
+		w.held = true
+		if err := w.Send([]byte("reserve\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		c.expect(t, "INSERTED 1\r\n", "put 0 0 9 1\r\na\r\n")
+		if what == "and the server stops" {
+			w.loop.Stop()
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		next.expect(t, "RESERVED 1 1\r\na\r\n", "reserve-with-timeout 0\r\n")
+		if n := s.orphaned(); n != 0 {
+			t.Errorf("%s: %d orphans", what, n)
+		}
+		if onRecord {
+			s.standbyAgrees(t, record)
+		}
 	}
 }
 
