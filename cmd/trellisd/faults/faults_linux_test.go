@@ -47,7 +47,7 @@ type workload struct {
 func (c *testCluster) work() *workload {
 	ctx, cancel := context.WithCancel(c.Ctx)
 	w := &workload{c: c, stop: cancel, done: make(chan error, 1), Workload: &Workload{
-		Recorder: NewRecorder(), Tubes: []string{"a", "b", "d"}, Clients: 4, Jobs: 30, Addrs: c.Addrs,
+		Recorder: NewRecorder(), Tubes: []string{"a", "b", "d", "l"}, Clients: 4, Jobs: 30, Addrs: c.Addrs,
 	}}
 	go func() { w.done <- w.Run(ctx) }()
 	c.T.Cleanup(func() { w.stop() })

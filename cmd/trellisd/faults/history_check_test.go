@@ -183,7 +183,7 @@ func (f *family) collect(history []Op) {
 			if o.Verb == Delete && o.Reply == "DELETED" {
 				last = o.Return
 			}
-			if (o.Verb == Reserve || o.Verb == ReserveJob) && !refused(o) {
+			if (o.Verb == Reserve || o.Verb == ReserveJob || o.Verb == Touch) && !refused(o) {
 				holders[o.Session] = true
 			}
 		}

@@ -39,6 +39,7 @@ type Client struct {
 	dozes  time.Duration   // before it reads the replies to the commands that it sends next
 	leaves bool            // it half-closes behind these
 	limit  uint32          // attempts after which jobs of the tube are dead letters; 0 is never
+	linger time.Duration   // for which jobs stay reserved whose worker has lost its connection; 0 is not at all
 	turn   int             // index of the address to try next, modulo their number
 
 	conn    net.Conn // nil if there is none
@@ -47,6 +48,7 @@ type Client struct {
 	session int
 	alive   int64 // when the last command that had a reply was called
 	holds   []uint64
+	left    []uint64 // of jobs that linger: what sessions before this one held
 
 	lost int   // commands without a reply
 	why  error // of the last one
@@ -130,6 +132,9 @@ func (c *Client) Close() {
 	}
 	_ = c.conn.Close() // what it had to say was read
 	c.rec.ended(c.session, c.alive)
+	if c.linger > 0 {
+		c.left = append(c.left, c.holds...)
+	}
 	c.conn, c.holds = nil, nil
 }
 
@@ -196,6 +201,7 @@ func (c *Client) PutLimited(key int, most, pri, delay uint32, size int) (uint64,
 
 func (c *Client) put(o Op, size int, tags string) (uint64, error) {
 	n := c.rec.number()
+	o.Linger = c.linger
 	o.Verb, o.Number, o.Limit, o.TTR, o.Body = Put, n, c.limit, longTTR+uint32(n%100), bodyOf(n, size)
 	o, err := c.do(o, fmt.Sprintf("put %d %d %d %d%s\r\n%s", o.Pri, o.Delay, o.TTR, len(o.Body), tags, o.Body))
 	return o.ID, err
@@ -257,6 +263,25 @@ func (c *Client) SetDeadLetters(ctx context.Context, limit uint32) error {
 		c.limit = limit
 	}
 	return err
+}
+
+// Linger has jobs of the tube linger. It tries again while a member cannot read that, or there is no room for it. That is
+// no part of the history, as SetDeadLetters is none.
+func (c *Client) Linger(ctx context.Context, d time.Duration) error {
+	for ctx.Err() == nil {
+		reply, err := c.ask(ctx, fmt.Sprintf("set-tube %s linger=%d", c.tube, d/time.Second))
+		switch {
+		case err != nil:
+			return err
+		case reply == "TUBE_SET":
+			c.linger = d
+			return nil
+		case reply != "OUT_OF_MEMORY":
+			return fmt.Errorf("the reply to set-tube is %q", reply)
+		}
+		time.Sleep(c.rec.Pause)
+	}
+	return ctx.Err()
 }
 
 // AwaitUnreserved waits until no job of the tube is reserved, which is soon after their
@@ -501,7 +526,7 @@ func bodyIfPut(o *Op) string {
 // hold keeps account of what the client has reserved.
 func (c *Client) hold(o *Op) {
 	switch {
-	case o.Reply == "RESERVED":
+	case o.Reply == "RESERVED", o.Reply == "TOUCHED" && !slices.Contains(c.holds, o.ID):
 		c.holds = append(c.holds, o.ID)
 	case o.Verb == Release, o.Verb == Bury, o.Verb == Delete, o.Reply == "MOVED", o.Verb == Touch && o.Reply == "NOT_FOUND":
 		c.holds = slices.DeleteFunc(c.holds, func(id uint64) bool { return id == o.ID })

@@ -27,16 +27,18 @@ func (p phase) String() string {
 // state is a job's state in the model.
 type state struct {
 	phase                   phase
-	holder                  int // the session, of a reserved job
+	holder                  int // the session, of a reserved job; nobody of an orphan
 	pri, delay              uint32
 	releases, buries, kicks uint32
 	home, tube              string // the tube that it was put into, and the one that it is in
 	limit, attempts         uint32 // attempts that make it a dead letter at home, 0 for none, and those so far
 	most                    uint32 // jobs of its limited key in its tube that are reserved at a time; 0 if it has no such key
 
-	ttr time.Duration // to run; 0 if it does not end during a test
-	due int64         // when the time to run of a reserved job ends, at the earliest
-	now int64         // the end of the last time to run that has ended: no earlier command follows
+	ttr    time.Duration // to run; 0 if it does not end during a test
+	linger time.Duration // how long it stays reserved whose worker has lost its connection; 0 if it does not
+	untold bool          // its holder may not have been told of it
+	due    int64         // when its time to run, or an orphan's time, ends, at the earliest
+	now    int64         // the end of the last time to run that has ended: no earlier command follows
 }
 
 // states are those of the jobs of a family, in its order.
@@ -48,7 +50,10 @@ type input struct {
 	job int // its index in states, or anyJob: the command may be about each of them
 }
 
-const anyJob = -1
+const (
+	anyJob = -1
+	nobody = -1 // has an orphan
+)
 
 // DeadTube is where the dead letters of a tube go.
 func DeadTube(tube string) string { return tube + ".dead" }
@@ -86,7 +91,7 @@ func (ss states) step(in input) (next []states) {
 	}
 	next = ss.stepNow(in)
 	for i, s := range ss {
-		if s.phase == reserved && s.ttr > 0 && in.Return >= s.due {
+		if s.phase == reserved && s.due > 0 && in.Return >= s.due {
 			s.phase, s.holder, s.due, s.now = ready, 0, 0, s.due
 			next = append(next, ss.with(i, s).stepNow(in)...)
 		}
@@ -143,9 +148,12 @@ func (s state) step(o *Op, open bool) []state {
 		}
 		return []state{s}
 	}
+	if o.Verb == end {
+		return s.ends(o)
+	}
 	done, ok := s.do(o, open)
 	switch {
-	case o.Reply == "" && o.Verb != end:
+	case o.Reply == "":
 		if ok && done != s {
 			return []state{s, done}
 		}
@@ -171,11 +179,12 @@ func refused(o *Op) bool {
 // whether the job's limited key lets it be reserved.
 func (s state) do(o *Op, open bool) (state, bool) {
 	own := s.phase == reserved && s.holder == o.Session
+	works := own || s.phase == reserved && s.holder == nobody
 	alive := s.phase != unborn && s.phase != gone
 	switch o.Verb {
 	case Put:
 		ok := s.phase == unborn
-		s.home, s.tube, s.limit, s.most = o.Tube, o.Tube, o.Limit, o.Most
+		s.home, s.tube, s.limit, s.most, s.linger = o.Tube, o.Tube, o.Limit, o.Most, o.Linger
 		if o.TTR < longTTR {
 			s.ttr = time.Duration(o.TTR) * time.Second
 		}
@@ -183,7 +192,7 @@ func (s state) do(o *Op, open bool) (state, bool) {
 	case Reserve:
 		return s.held(o), open && s.phase == ready && s.tube == o.Tube
 	case ReserveJob:
-		return s.held(o), open && alive && s.phase != reserved
+		return s.held(o), open && alive && (s.phase != reserved || s.holder == nobody)
 	case Release:
 		s.releases++
 		s.attempts++
@@ -192,13 +201,14 @@ func (s state) do(o *Op, open bool) (state, bool) {
 			s.buries++
 			s.phase, s.tube = buried, DeadTube(s.tube)
 		}
-		return s, own
+		return s, works
 	case Bury:
 		s.buries++
 		s.phase, s.holder, s.due, s.pri = buried, 0, 0, o.Pri
-		return s, own
+		return s, works
 	case Touch:
-		return s.renewed(o), own
+		s.holder, s.untold = o.Session, false
+		return s.renewed(o), works
 	case KickJob:
 		ok := s.phase == buried || s.phase == delayed
 		s.kicks++
@@ -220,7 +230,7 @@ func (s state) do(o *Op, open bool) (state, bool) {
 		}
 		return s, false
 	case Delete:
-		return state{phase: gone}, alive && (s.phase != reserved || own)
+		return state{phase: gone}, alive && (s.phase != reserved || works)
 	case Peek, StatsJob:
 		return s, alive
 	case PeekReady:
@@ -230,12 +240,29 @@ func (s state) do(o *Op, open bool) (state, bool) {
 	case PeekBuried:
 		return s, s.phase == buried && s.tube == o.Tube
 	case end:
-		if own {
-			s.phase, s.holder, s.due = ready, 0, 0
-		}
-		return s, true
+		return s.ends(o)[0], true
 	}
 	panic("a command that is not in the model: " + string(o.Verb))
+}
+
+// ends returns the states in which a job may be when the server has ended a session.
+func (s state) ends(o *Op) []state {
+	if s.phase != reserved || s.holder != o.Session {
+		return []state{s}
+	}
+	free, orphan := s, s
+	free.phase, free.holder, free.due = ready, 0, 0
+	if s.linger == 0 {
+		return []state{free}
+	}
+	orphan.holder = nobody
+	if until := o.Call + int64(s.linger); s.due == 0 || until < s.due {
+		orphan.due = until
+	}
+	if s.untold {
+		return []state{orphan, free}
+	}
+	return []state{orphan}
 }
 
 func (s state) queued(pri, delay uint32) state {
@@ -247,12 +274,13 @@ func (s state) queued(pri, delay uint32) state {
 }
 
 func (s state) held(o *Op) state {
-	s.phase, s.holder = reserved, o.Session
+	s.phase, s.holder, s.untold = reserved, o.Session, o.Verb == Reserve && o.Reply == ""
 	return s.renewed(o)
 }
 
 // renewed is the job with a time to run that begins with a command.
 func (s state) renewed(o *Op) state {
+	s.due = 0
 	if s.ttr > 0 {
 		s.due = o.Call + int64(s.ttr)
 	}

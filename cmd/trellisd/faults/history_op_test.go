@@ -54,6 +54,8 @@ type Op struct {
 	Limited string // of a put: the limited key; "" if the job has none
 	Most    uint32 // of a put with a limited key: jobs of the key in its tube that are reserved at a time
 
+	Linger time.Duration // of a put: how long the job stays reserved whose worker has lost its connection; 0 is not at all
+
 	Pri, Delay, TTR uint32 // of put; pri and delay of release; pri of bury. Seconds
 	Body            string // of put, as sent; of reserve and peek, as received
 

@@ -16,7 +16,7 @@ import (
 // Workload has clients use some tubes of a cluster with all commands that the model knows.
 // The first of Tubes has dead letters, and its jobs are moved, and flushed now and then. In the second
 // some jobs have unique keys. In both some jobs have limited keys. In the third jobs may be worked on
-// for some seconds only. Then it begins again.
+// for some seconds only. In the fourth they linger, and clients go on with what they held. Then it begins again.
 type Workload struct {
 	Recorder *Recorder
 	Tubes    []string
@@ -36,6 +36,8 @@ type pool struct {
 	tube  string
 	keyed bool // the tube's jobs have keys
 	dead  bool // they may become dead letters
+
+	lingers bool // jobs stay reserved when their workers have lost their connections
 
 	mu   sync.Mutex
 	ids  []uint64 // guarded by mu; of jobs that may be there
@@ -118,7 +120,7 @@ func (w *Workload) Run(ctx context.Context) error {
 	w.pools = map[string]*pool{}
 	var all errgroup.Group
 	for n, tube := range w.Tubes {
-		p := &pool{tube: tube, dead: n%3 == 0, keyed: n%3 == 1}
+		p := &pool{tube: tube, dead: n%4 == 0, keyed: n%4 == 1, lingers: n%4 == 3}
 		w.pools[tube] = p
 		for i := range w.Clients {
 			all.Go(func() error {
@@ -136,10 +138,18 @@ func (w *Workload) Run(ctx context.Context) error {
 						return err
 					}
 				}
+				if p.lingers {
+					if err := c.Linger(ctx, lingerTime); err != nil {
+						if ctx.Err() != nil {
+							return nil
+						}
+						return err
+					}
+				}
 				c.rests = w.Rest
 				if i%2 == 1 {
 					c.waits = patient
-					if p.dead || p.keyed {
+					if p.dead || p.keyed || p.lingers {
 						c.rests = max(c.rests, time.Second)
 					}
 				}
@@ -149,6 +159,9 @@ func (w *Workload) Run(ctx context.Context) error {
 	}
 	return all.Wait()
 }
+
+// lingerTime is how long jobs linger in some tubes.
+const lingerTime = 4 * time.Second
 
 // attempts is how many failed reservations make a job a dead letter.
 const attempts = 2
@@ -191,6 +204,11 @@ func (w *Workload) command(c *Client, p *pool, rng *rand.Rand) error {
 		}
 		return finish(c, p, id, rng)
 	}
+	if len(c.left) > 0 {
+		id := c.left[0]
+		c.left = c.left[1:]
+		return finish(c, p, id, rng)
+	}
 	kind := rng.IntN(100)
 	if w.Waits && kind < 4 {
 		if id := p.any(rng); id != 0 {
@@ -208,9 +226,9 @@ func (w *Workload) command(c *Client, p *pool, rng *rand.Rand) error {
 	if p.size() < w.Jobs && kind < 40 {
 		var id uint64
 		var err error
-		if !p.dead && !p.keyed {
+		if !p.dead && !p.keyed && !p.lingers {
 			id, err = c.PutBrief(briefTTR*time.Duration(1+rng.IntN(2)), w.size(rng))
-		} else if rng.IntN(3) == 0 {
+		} else if !p.lingers && rng.IntN(3) == 0 {
 			id, err = c.PutLimited(p.anyLimited(w.Recorder.number), 1+rng.Uint32N(5)/4, rng.Uint32N(10), anyDelay(rng), rng.IntN(200))
 		} else {
 			id, err = c.Put(rng.Uint32N(10), anyDelay(rng), rng.IntN(200))
@@ -252,6 +270,9 @@ func (w *Workload) command(c *Client, p *pool, rng *rand.Rand) error {
 		return c.Flush()
 	}
 	verb := []Verb{StatsJob, Peek, KickJob, ReserveJob, Delete, KickJob, StatsJob}[rng.IntN(7)]
+	if p.lingers && (verb == ReserveJob || verb == Delete) {
+		verb = StatsJob // only its worker names a job: who does is taken for it while nobody hears of that one
+	}
 	o, err := c.Job(verb, id)
 	if o.Reply == "DELETED" {
 		p.remove(id)

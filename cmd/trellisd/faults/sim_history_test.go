@@ -374,7 +374,7 @@ func (c *group) live(rec *faults.Recorder) {
 		calls++
 		return slices.Concat(addrs[calls%len(addrs):], addrs[:calls%len(addrs)])
 	}
-	for i := range 3 * p.tubes {
+	for i := range 4 * p.tubes {
 		w.Tubes = append(w.Tubes, fmt.Sprintf("tube%d", i))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
