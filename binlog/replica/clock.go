@@ -23,18 +23,21 @@ func (c systemClock) Wall() int64 { return time.Now().UnixNano() }
 // goes on from leader to leader and never back.
 //
 // Each entry that is applied carries the leader's time when it was sealed. Cluster time
-// is later than that by at least the time since then, and so is the greatest of these
-// sums over all entries. The clocks of machines are used to measure time that passes,
-// and nothing else: two that differ by an hour do no harm.
+// is later than that by at least the time since then, and goes on from the last entry. The
+// greatest of these sums would be no better: where the next leader's clock is faster, or the
+// last leader was down before, it is later than the last leader's clock, and times to run that
+// have begun by that would end early. The clocks of machines are used to measure time that
+// passes, and nothing else: two that differ by an hour do no harm.
 type clusterClock struct {
 	clock     Clock
-	base      atomic.Int64  // cluster time at Mono 0; the greatest that an entry has shown
+	stamp     int64         // the last that an entry has shown; the applier's
+	base      atomic.Int64  // cluster time at Mono 0, as that entry has shown it
 	term      atomic.Uint64 // the latest that an entry was of
 	firstTerm atomic.Uint64 // the term of the first leader that has sent something since the start; 0 if none has
 }
 
 func newClusterClock(c Clock) *clusterClock {
-	k := &clusterClock{clock: c}
+	k := &clusterClock{clock: c, stamp: math.MinInt64}
 	k.base.Store(math.MinInt64)
 	return k
 }
@@ -53,11 +56,9 @@ func (k *clusterClock) informed() bool {
 // observe takes an entry's stamp, and its term. The applier calls it.
 func (k *clusterClock) observe(stamp int64, term uint64) {
 	k.term.Store(max(k.term.Load(), term))
-	base := stamp - k.clock.Mono()
-	for old := k.base.Load(); base > old; old = k.base.Load() {
-		if k.base.CompareAndSwap(old, base) {
-			return
-		}
+	if stamp > k.stamp { // it is earlier in a batch of an earlier term
+		k.stamp = stamp
+		k.base.Store(stamp - k.clock.Mono())
 	}
 }
 

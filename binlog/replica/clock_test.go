@@ -5,25 +5,32 @@ import (
 	"time"
 )
 
-func TestClusterTimeIsTheGreatestThatEntriesHaveShown(t *testing.T) {
+func TestClusterTimeGoesOnFromTheLastEntry(t *testing.T) {
 	machine := &testClock{}
 	k := newClusterClock(machine)
 	k.hear(1)
 	machine.wall.Store(int64(100 * time.Hour))
-	at := func(mono, stamp int64) {
+	at := func(mono, stamp int64, term uint64) {
 		machine.mono.Store(mono)
-		k.observe(stamp, 1)
+		k.observe(stamp, term)
 	}
-	at(1000, 5000)
-	at(1500, 5600) // came faster
-	at(2000, 5700) // came slower
-	if now := k.lead(5700) + machine.Mono(); now != 6100 {
-		t.Errorf("%d, want 6100: 5600 and the 500 since", now)
+	expect := func(last, want int64) {
+		t.Helper()
+		if now := k.lead(last) + machine.Mono(); now != want {
+			t.Errorf("%d, want %d", now, want)
+		}
 	}
+	at(1000, 5000, 1)
+	at(1500, 5600, 1)
+	expect(5600, 5600)
+	at(2000, 5700, 1) // the leader's clock is slower than this one
+	expect(5700, 5700)
+	at(2500, 5800, 2) // of the next leader, who has missed some time
+	at(2600, 5750, 1) // an earlier leader's batch, which that one has proposed again
+	expect(5800, 5900)
 	machine.mono.Store(10_000)
-	if now := k.lead(5700) + machine.Mono(); now != 14_100 {
-		t.Errorf("%d, want 14100", now)
-	}
+	expect(5800, 13_300)
+	expect(15_000, 15_000) // which is not applied yet
 }
 
 func TestANodeThatHasHeardALeaderNeverLooksAtTheWallClock(t *testing.T) {
