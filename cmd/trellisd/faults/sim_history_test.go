@@ -67,7 +67,7 @@ func (c *group) judge(m *machine, text string) {
 		c.wrong("%s has said: %s", m.name, text)
 	}
 	x := gone.FindStringSubmatch(text)
-	if x == nil {
+	if x == nil || m.stands() { // it does not hear that another one leads, and nobody hears what it says
 		return
 	}
 	for _, o := range c.machines {
