@@ -19,7 +19,9 @@ type store struct {
 	fs  vfs.FS
 	dir string
 
-	turn sync.Mutex // held while the pointer is changed
+	// turn holds one while the pointer is changed. It is no mutex: who waits for it waits for a disk, for which time has
+	// to pass where time is simulated.
+	turn chan struct{}
 
 	mu      sync.Mutex
 	meta    snapshot.Meta // the current one; Index 0 if there is none
@@ -29,7 +31,7 @@ type store struct {
 
 // openStore finds the current snapshot. A node that is about to join has none.
 func openStore(fsys vfs.FS, dir string) (*store, error) {
-	s := &store{fs: fsys, dir: dir, reading: map[string]int{}}
+	s := &store{fs: fsys, dir: dir, turn: make(chan struct{}, 1), reading: map[string]int{}}
 	var err error
 	if s.meta, s.path, err = snapshot.Current(fsys, dir); err != nil && !errors.Is(err, snapshot.ErrNone) {
 		return nil, err
@@ -64,8 +66,8 @@ func (s *store) release(path string) {
 // setCurrent has the pointer name a snapshot that is complete, and removes older ones
 // that nobody reads.
 func (s *store) setCurrent(m snapshot.Meta, path string) error {
-	s.turn.Lock()
-	defer s.turn.Unlock()
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
 	if err := snapshot.SetCurrent(s.fs, s.dir, &m); err != nil {
 		return err
 	}
@@ -80,8 +82,8 @@ func (s *store) setCurrent(m snapshot.Meta, path string) error {
 
 // remove removes a snapshot that is not the current one, and that nobody reads.
 func (s *store) remove(path string) error {
-	s.turn.Lock()
-	defer s.turn.Unlock()
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
 	s.mu.Lock()
 	used := path == s.path || s.reading[path] > 0
 	s.mu.Unlock()
