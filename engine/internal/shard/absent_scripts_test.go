@@ -119,7 +119,7 @@ func (s *sim) keepTubes() (forget func()) {
 		}
 	}
 	return func() {
-		var c Tx
+		c := Tx{shared: s.engine.Shards}
 		for _, t := range kept {
 			t.shard.lock(&c, s.now)
 			t.using--

@@ -232,7 +232,7 @@ func (sh *shard) free(r ref, j *job) {
 		keys := k.keys()
 		n += keysFootprint(&keys)
 	}
-	sh.shared.refundBytes(sh.by, n)
+	sh.by.refundBytes(n)
 	if j.state == tombstone {
 		if !k.lost { // otherwise it was counted off with the key
 			k.space.CountBytes(-n)

@@ -66,7 +66,7 @@ func TestALongListOfSettingsLetsOthersHaveTheirTurns(t *testing.T) {
 	if c.start(t, "list-dlq") != Wait {
 		t.Fatal("a list of all settings does not mind that the round is over")
 	}
-	var by Tx
+	by := Tx{shared: s.engine.Shards}
 	for _, x := range []journal.Setting{journal.DeadLetters("t7", 0, ""), journal.DeadLetters("t8", 9, "dead")} {
 		sh := s.engine.shardFor([]byte(x.Tube))
 		sh.lock(&by, s.now)
@@ -232,7 +232,7 @@ func TestADeadLetterByTimeOutWaitsForALockThatSomebodyHas(t *testing.T) {
 	c.expect(t, "DLQ_SET\r\n", "set-dlq %s 1 %s\r\n", high, low)
 	c.expect(t, "USING "+high+"\r\nINSERTED 1\r\nRESERVED 1 1\r\na\r\n", "use %s\r\nput 0 0 1 1\r\na\r\nreserve-job 1\r\n", high)
 	from, to := e.shards[len(e.shards)-1], e.shards[0]
-	var by Tx
+	by := Tx{shared: s.engine.Shards}
 	now := s.now + clock.Second
 	look := func() state {
 		now++ // what is left of a lock's work comes a nanosecond later
@@ -280,7 +280,7 @@ func TestADeadLetterByTimeOutHandsOverNothingInTheDeadTube(t *testing.T) {
 	to.counters = arena.Slab[counters]{} // so that the job stays ready, although one more waits for it
 	c.expect(t, "USING "+high+"\r\nINSERTED 2\r\n", "use %s\r\nput 0 0 1 1\r\nb\r\n", high)
 	to.counters = arena.NewSlab[counters]()
-	var by Tx
+	by := Tx{shared: s.engine.Shards}
 	now := s.now + 5*clock.Second
 	e.shards[0].lock(&by, now)
 	e.shards[0].unlock(&by)
@@ -306,7 +306,7 @@ func TestWhatTimeOutsBuryUnderOneLockIsBounded(t *testing.T) {
 		c.ask(t, "reserve-job %d\r\n", id+1)
 	}
 	sh := e.shards[1]
-	var by Tx
+	by := Tx{shared: s.engine.Shards}
 	dead, locks := uint64(0), 0
 	for ; dead < jobs; locks++ {
 		sh.lock(&by, s.now+clock.Second+clock.Time(locks))

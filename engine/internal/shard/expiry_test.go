@@ -60,7 +60,7 @@ func TestManyJobsExpireInTurns(t *testing.T) {
 		c.putMany(t, 1, 5*maxMoves, "put 0 0 9 0\r\n\r\n")
 		c.expect(t, fmt.Sprintf("INSERTED %d\r\n", 5*maxMoves+1), "put 0 1 9 0 exp:0\r\n\r\n")
 		s.now += clock.Second
-		var locks Tx
+		locks := Tx{shared: s.engine.Shards}
 		sh := s.engine.shards[2]
 		turns := 0
 		for ; sh.expiries.heap.Len() > 0; turns++ {

@@ -37,7 +37,7 @@ func TestTouchAllCountsAJobWhoseRecordMovesOnce(t *testing.T) {
 	if c.start(t, "touch-all") != Wait {
 		t.Fatalf("all is done at once: %q", c.took())
 	}
-	var by Tx
+	by := Tx{shared: s.engine.Shards}
 	for range 10_000 {
 		s.now += tidyPause
 		sh.lock(&by, s.now)

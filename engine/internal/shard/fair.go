@@ -109,7 +109,7 @@ func (sh *shard) joinFair(t *tube, key string) *fairKey {
 			k = &fairKey{key: key}
 		}
 		t.fair.keys.Insert(k)
-		sh.shared.countBytes(sh.by, fairKeyFootprint(key))
+		sh.by.countBytes(fairKeyFootprint(key))
 		t.CountBytes(fairKeyFootprint(key))
 		t.CountKeys(1)
 		sh.totals.fair++
@@ -128,7 +128,7 @@ func (sh *shard) leaveFair(t *tube, k *fairKey) {
 		return
 	}
 	f.keys.Remove(k)
-	sh.shared.refundBytes(sh.by, fairKeyFootprint(k.key))
+	sh.by.refundBytes(fairKeyFootprint(k.key))
 	t.CountBytes(-fairKeyFootprint(k.key))
 	t.CountKeys(-1)
 	sh.totals.fair--

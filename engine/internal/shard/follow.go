@@ -43,7 +43,7 @@ func (e *Shards) Follow(now clock.Time) *Follower {
 		sh.now = max(sh.now, now)
 		sh.mu.Unlock()
 	}
-	return &Follower{shared: e, now: now, stamp: now}
+	return &Follower{shared: e, tx: Tx{shared: e}, now: now, stamp: now}
 }
 
 // Strict says that from now on every record comes once, and behind all that it builds
@@ -95,7 +95,7 @@ func (f *Follower) Full(r *journal.Record, segment uint32) (replaced journal.For
 	if f.strict && replaced == (journal.Former{}) && r.ID < f.decided {
 		return replaced, fmt.Errorf("job %d comes into being, but ids below %d were decided on before", r.ID, f.decided)
 	}
-	f.shared.countBytes(&f.tx, jobFootprint(uint32(len(r.Body)), &r.Keys))
+	f.tx.countBytes(jobFootprint(uint32(len(r.Body)), &r.Keys))
 	sh.lock(&f.tx, f.stamp)
 	defer sh.unlock(&f.tx)
 	if err := f.insert(sh, r, segment); err != nil {
@@ -161,7 +161,7 @@ func (f *Follower) tombstone(r *journal.Record, segment uint32) (replaced journa
 	if err != nil {
 		return replaced, err
 	}
-	f.shared.countBytes(&f.tx, tombstoneFootprint(&r.Keys))
+	f.tx.countBytes(tombstoneFootprint(&r.Keys))
 	sh := f.shared.shardFor([]byte(r.Tube))
 	sh.lock(&f.tx, f.stamp)
 	defer sh.unlock(&f.tx)

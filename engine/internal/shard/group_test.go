@@ -111,7 +111,7 @@ func restarted(t *testing.T, entries []entry) successor {
 		if terms.Settled {
 			n = blocks[terms.After]
 		}
-		var locks Tx
+		locks := Tx{shared: x.engine.Shards}
 		sh, _, j := x.engine.lockJob(&locks, id, x.now)
 		if is := j.state == held; is != (n > 0) {
 			t.Errorf("after %d records: job %d is held: %v, and %d members are left", len(entries), id, is, n)
@@ -311,15 +311,15 @@ func TestTheMemoryOfGroupsIsCountedAndGivenBack(t *testing.T) {
 	c.expect(t, "INSERTED 1\r\nINSERTED 2\r\nINSERTED 3\r\n", "%s%s%s", put1("grp:g"), put1("grp:g"), put1("aft:g"))
 	with := func(x journal.Terms) int64 { return jobFootprint(1, &journal.Keys{Terms: &x}) }
 	all := 2*with(journal.Terms{Group: "g"}) + with(journal.Terms{After: "g"}) + groups.Footprint("g")
-	if got, want := s.engine.memoryUsed(), all+heldFootprint+heldListFootprint; got != want {
+	if got, want := s.engine.memory.Used(), all+heldFootprint+heldListFootprint; got != want {
 		t.Errorf("%d bytes are counted, want %d", got, want)
 	}
 	c.expect(t, "MOVED\r\nKICKED\r\n", "move-job 3 t\r\nkick-job 3\r\n")
-	if got := s.engine.memoryUsed(); got != all {
+	if got := s.engine.memory.Used(); got != all {
 		t.Errorf("%d bytes are counted when nothing is held, want %d", got, all)
 	}
 	c.expect(t, "DELETED\r\nDELETED\r\nDELETED\r\n", "delete 1\r\ndelete 2\r\ndelete 3\r\n")
-	if got := s.engine.memoryUsed(); got != 0 {
+	if got := s.engine.memory.Used(); got != 0 {
 		t.Errorf("%d bytes are counted for no job", got)
 	}
 	s.noErrors(t)

@@ -124,14 +124,14 @@ func (sh *shard) holdBack(id uint64, x *terms, onRecord bool) (held bool) {
 	if g == nil {
 		return false
 	}
-	sh.shared.countBytes(sh.by, heldFootprint)
+	sh.by.countBytes(heldFootprint)
 	x.held = &heldEntry{id: id, group: g, condition: c, epoch: epoch}
 	return true
 }
 
 // countGroup counts a group that has come into being.
 func (sh *shard) countGroup(g *groups.Group) {
-	sh.shared.countBytes(sh.by, groups.Footprint(g.Name))
+	sh.by.countBytes(groups.Footprint(g.Name))
 	sh.shared.usage.keys.Add(1)
 }
 
@@ -140,7 +140,7 @@ func (sh *shard) countGroup(g *groups.Group) {
 func (sh *shard) changeGroup(g *groups.Group, by groups.Change) {
 	f, ended := sh.shared.groups.Count(g, by, !sh.fed && !sh.shared.cfg.Stock)
 	if ended {
-		sh.shared.refundBytes(sh.by, groups.Footprint(g.Name))
+		sh.by.refundBytes(groups.Footprint(g.Name))
 		sh.shared.usage.keys.Add(-1)
 	}
 	if f.Group != nil {
@@ -169,7 +169,7 @@ func (sh *shard) letGo(x *terms) {
 	var by groups.Change
 	by.Held[x.held.condition] = -1
 	sh.changeGroup(x.held.group, by)
-	sh.shared.refundBytes(sh.by, heldFootprint)
+	sh.by.refundBytes(heldFootprint)
 	x.held = nil
 }
 
@@ -205,7 +205,7 @@ func (sh *shard) pushHeld(t *tube, r ref, j *job) {
 	if l == nil {
 		l = &heldList{group: h.group, condition: h.condition, fired: h.epoch}
 		sh.held.Insert(l)
-		sh.shared.countBytes(sh.by, heldListFootprint)
+		sh.by.countBytes(heldListFootprint)
 	}
 	h.list = l
 	heap.Push(l, h)
@@ -226,7 +226,7 @@ func (sh *shard) removeHeld(t *tube, j *job) {
 	heap.Remove(l, h.index)
 	if h.list = nil; len(l.jobs) == 0 {
 		sh.held.Remove(l)
-		sh.shared.refundBytes(sh.by, heldListFootprint)
+		sh.by.refundBytes(heldListFootprint)
 		sh.shared.groups.Delist(l.group, l.condition, sh.self)
 	}
 }

@@ -342,7 +342,7 @@ func (sh *shard) hold(k *keyed) {
 	if k.space.holders++; k.space.holders == 1 {
 		sh.keyspaces.Insert(k.space)
 		sh.enlist(k.space)
-		sh.shared.countBytes(sh.by, keyspaceFootprint(k.space.name))
+		sh.by.countBytes(keyspaceFootprint(k.space.name))
 		k.space.CountBytes(keyspaceFootprint(k.space.name))
 	}
 	k.space.CountKeys(1)
@@ -358,7 +358,7 @@ func (sh *shard) release(k *keyed) {
 	if s.holders--; s.holders == 0 {
 		sh.keyspaces.Remove(s)
 		sh.delist(s)
-		sh.shared.refundBytes(sh.by, keyspaceFootprint(s.name))
+		sh.by.refundBytes(keyspaceFootprint(s.name))
 		s.CountBytes(-keyspaceFootprint(s.name))
 	}
 	if k == s.first || k.prev != nil {

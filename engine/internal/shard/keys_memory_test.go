@@ -142,18 +142,18 @@ func TestWhatTheUniqueKeysOfATubeTakeIsCounted(t *testing.T) {
 	s := newLimitedSim(100, 1, Limits{Memory: 1 << 40})
 	c := s.open()
 	pad := strings.Repeat("x", 180)
-	want := s.engine.memoryUsed()
+	want := s.engine.memory.Used()
 	for i := range n {
 		name := fmt.Sprint(pad, i)
 		c.expect(t, fmt.Sprintf("USING %s\r\nINSERTED %d\r\nDELETED\r\n", name, i+1), "use %s\r\nput 0 0 9 0 idp:k:1000\r\n\r\ndelete %d\r\n", name, i+1)
 		want += tombstoneFootprint(&journal.Keys{Unique: "k", Seconds: 1000}) + keyspaceFootprint(name)
 	}
-	if got := s.engine.memoryUsed(); got != want {
+	if got := s.engine.memory.Used(); got != want {
 		t.Errorf("%d tubes with a tombstone each are counted for %d bytes, want %d", n, got, want)
 	}
 	s.now += 2000 * clock.Second
 	slow(t, s).rounds()
-	if got := s.engine.memoryUsed(); got != 0 {
+	if got := s.engine.memory.Used(); got != 0 {
 		t.Errorf("without tombstones, %d bytes are counted", got)
 	}
 	for _, sh := range s.engine.shards {

@@ -192,17 +192,17 @@ func TestMemoryOfKeysIsCountedAndGivenBack(t *testing.T) {
 	unique := with(journal.Keys{Unique: "j"})
 	limited := limitedKeyFootprint("c") + groupMemory
 	tubes := keyspaceFootprint(DefaultTube) + keyspaceFootprint("t")
-	if got, want := s.engine.memoryUsed(), with(journal.Keys{Unique: "k", Limited: "c"})+limited+2*unique+tubes; got != want {
+	if got, want := s.engine.memory.Used(), with(journal.Keys{Unique: "k", Limited: "c"})+limited+2*unique+tubes; got != want {
 		t.Errorf("%d bytes are counted, want %d", got, want)
 	}
 	c.expect(t, "DELETED\r\nMOVED\r\n", "delete 1\r\nmove-job 2 t\r\n") // a tombstone; a job that loses its key
-	if got, want := s.engine.memoryUsed(), tombstoneFootprint(&journal.Keys{Unique: "k"})+unique+jobFootprint(1, nil)+tubes; got != want {
+	if got, want := s.engine.memory.Used(), tombstoneFootprint(&journal.Keys{Unique: "k"})+unique+jobFootprint(1, nil)+tubes; got != want {
 		t.Errorf("%d bytes are counted, want %d", got, want)
 	}
 	c.expect(t, "DELETED\r\nDELETED\r\n", "delete 2\r\ndelete 4\r\n")
 	s.Wait(9 * time.Second)
 	s.noErrors(t)
-	if got := s.engine.memoryUsed(); got != 0 {
+	if got := s.engine.memory.Used(); got != 0 {
 		t.Errorf("%d bytes are counted for no job", got)
 	}
 }

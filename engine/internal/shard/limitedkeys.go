@@ -102,7 +102,7 @@ func (sh *shard) groupOf(t *tube, key string, limit uint32) *group {
 	if s == nil {
 		s = &limitedKey{tube: t, key: key}
 		t.limited.keys.Insert(s)
-		sh.shared.countBytes(sh.by, limitedKeyFootprint(key))
+		sh.by.countBytes(limitedKeyFootprint(key))
 		t.CountBytes(limitedKeyFootprint(key))
 		t.CountKeys(1)
 		sh.totals.limited++
@@ -112,7 +112,7 @@ func (sh *shard) groupOf(t *tube, key string, limit uint32) *group {
 	if g == nil {
 		g = &group{key: s, limit: limit}
 		s.add(g)
-		sh.shared.countBytes(sh.by, groupMemory)
+		sh.by.countBytes(groupMemory)
 		t.CountBytes(groupMemory)
 	}
 	s.jobs++
@@ -129,12 +129,12 @@ func (g *group) remove() {
 	g.jobs--
 	if g.jobs == 0 {
 		s.remove(g)
-		sh.shared.refundBytes(sh.by, groupMemory)
+		sh.by.refundBytes(groupMemory)
 		t.CountBytes(-groupMemory)
 	}
 	if s.jobs == 0 {
 		t.limited.keys.Remove(s)
-		sh.shared.refundBytes(sh.by, limitedKeyFootprint(s.key))
+		sh.by.refundBytes(limitedKeyFootprint(s.key))
 		t.CountBytes(-limitedKeyFootprint(s.key))
 		t.CountKeys(-1)
 		if t.limited.keys.Len() == 0 {

@@ -3,6 +3,7 @@ package shard
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -66,7 +67,7 @@ func TestAPutBeyondTheMemoryLimitChangesNothingAndSucceedsWhenJobsHaveLeft(t *te
 			t.Fatal(err)
 		}
 	}
-	if got := s.engine.memoryUsed(); got != 0 {
+	if got := s.engine.memory.Used(); got != 0 {
 		t.Fatalf("%d bytes are counted for no job", got)
 	}
 	if got, want := s.engine.Snapshot(s.now).RefusedMemory, uint64(4*len(put)+1); got != want {
@@ -80,7 +81,7 @@ func TestABodyTakesMemoryAsItArrives(t *testing.T) {
 	s := newLimitedSim(1<<30, 1, Limits{Memory: 1 << 20})
 	used := func(arrived, most int) {
 		t.Helper()
-		if n := s.engine.memoryUsed(); n < int64(arrived) || n > int64(most) {
+		if n := s.engine.memory.Used(); n < int64(arrived) || n > int64(most) {
 			t.Fatalf("%d bytes are counted when %d have arrived, want at most %d", n, arrived, most)
 		}
 	}
@@ -94,14 +95,14 @@ func TestABodyTakesMemoryAsItArrives(t *testing.T) {
 	// What is announced may be more than there is room for, if it does not come at once.
 	c := s.open()
 	c.expect(t, "INSERTED 101\r\n", "put 0 0 9 %d\r\n%s\r\n", large, strings.Repeat("x", large))
-	before := int(s.engine.memoryUsed())
+	before := int(s.engine.memory.Used())
 	piece := strings.Repeat("y", 100)
 	for n := 0; n < size; n += len(piece) {
 		used(before+n, before+n+bodyStep)
 		silent[0].expect(t, "", "%s", piece)
 	}
 	silent[0].expect(t, "INSERTED 1\r\nFOUND 1 50000\r\n"+strings.Repeat(piece, size/len(piece))+"\r\n", "\r\npeek 1\r\n")
-	if got, want := int(s.engine.memoryUsed()), before+int(jobFootprint(size, nil)-jobFootprint(0, nil)); got != want {
+	if got, want := int(s.engine.memory.Used()), before+int(jobFootprint(size, nil)-jobFootprint(0, nil)); got != want {
 		t.Fatalf("%d bytes are counted, want %d", got, want)
 	}
 	for _, d := range silent[1:50] {
@@ -140,7 +141,7 @@ func TestABodyTakesMemoryAsItArrives(t *testing.T) {
 	for id := range 101 {
 		c.ask(t, "delete %d\r\n", id)
 	}
-	if n := s.engine.memoryUsed(); n != 0 {
+	if n := s.engine.memory.Used(); n != 0 {
 		t.Errorf("%d bytes are counted for no job", n)
 	}
 }
@@ -153,9 +154,9 @@ func TestAPutThatIsRefusedInTheMiddleOfItsBodyLeavesNothing(t *testing.T) {
 	a.expect(t, "", "put 0 0 9 60000 idp:k con:c\r\n%s", body[:20_000])
 	b.expect(t, "INSERTED 2\r\n", "put 0 0 9 60000\r\n%s\r\n", body)
 	a.expect(t, "", "%s", body[20_000:])
-	before := s.engine.memoryUsed()
+	before := s.engine.memory.Used()
 	a.expect(t, "OUT_OF_MEMORY\r\nNOT_FOUND\r\n", "\r\npeek 1\r\n")
-	if after := s.engine.memoryUsed(); after != before || after != jobFootprint(60_000, nil) {
+	if after := s.engine.memory.Used(); after != before || after != jobFootprint(60_000, nil) {
 		t.Errorf("%d bytes are counted, then %d", before, after)
 	}
 	for _, err := range (&census{engine: s.engine, sessions: s.sessions()}).run() {
@@ -189,15 +190,6 @@ func TestAWatchListDoesNotGrowBeyondItsLimit(t *testing.T) {
 	}
 }
 
-// memoryUsed is what all jobs are counted for, while no loop is at work.
-func (e *Engine) memoryUsed() int64 {
-	n := e.usage.memory.Load()
-	for _, l := range e.loops {
-		n -= l.by().quota.bytes.Load()
-	}
-	return n
-}
-
 // The loops share one limit, however much credit each of them has: it is used up before
 // a put is refused, and never exceeded.
 func TestLoopsShareTheMemoryLimit(t *testing.T) {
@@ -216,10 +208,10 @@ func TestLoopsShareTheMemoryLimit(t *testing.T) {
 		first := s.engine.ids.Last.Load() + 1
 		for i := range uint64(n) {
 			clients[i%3].expect(t, fmt.Sprintf("INSERTED %d\r\n", first+i), "%s", put)
-			if used := s.engine.memoryUsed(); used != int64(i+1)*(jobMemory+1024) {
+			if used := s.engine.memory.Used(); used != int64(i+1)*(jobMemory+1024) {
 				t.Fatalf("%d bytes are counted for %d jobs", used, i+1)
 			}
-			if counted := s.engine.usage.memory.Load(); counted > s.engine.cfg.Limits.Memory {
+			if counted := Peek[atomic.Int64](&s.engine.memory, "used").Load(); counted > s.engine.cfg.Limits.Memory {
 				t.Fatalf("%d bytes are counted", counted)
 			}
 		}
@@ -232,7 +224,7 @@ func TestLoopsShareTheMemoryLimit(t *testing.T) {
 		for i := range uint64(n) {
 			clients[i%2].expect(t, "DELETED\r\n", "delete %d\r\n", first+1+i)
 		}
-		if used := s.engine.memoryUsed(); used != 0 {
+		if used := s.engine.memory.Used(); used != 0 {
 			t.Fatalf("%d bytes are counted for no job", used)
 		}
 	}

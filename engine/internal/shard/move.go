@@ -84,7 +84,7 @@ func (sh *shard) moveTo(r ref, j *job, ch *change, to *shard, name string, out *
 		t.CountAdmitted(account, jobFootprint(size, &keys))
 	}
 	if before != keys {
-		sh.shared.refundBytes(sh.by, keysFootprint(&before)-keysFootprint(&keys))
+		sh.by.refundBytes(keysFootprint(&before) - keysFootprint(&keys))
 	}
 	if taken != 0 {
 		if r, j := to.find(taken); j != nil {

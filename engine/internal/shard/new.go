@@ -21,6 +21,7 @@ func Init(
 	limits Limits, stock bool, accounts *account.Accounts, log record.Journal, start time.Time,
 ) {
 	e.cfg, e.seed = settled{Limits: limits, Stock: stock}, seed
+	e.memory.Limit(limits.Memory)
 	for i := range n {
 		e.shards = append(e.shards, newShard(e, i))
 	}
@@ -93,6 +94,7 @@ func (e *Shards) Discard() {
 	}
 	e.ids.Discard()
 	e.registry.clear()
+	e.memory.Close()
 	e.pursesMu.Lock()
 	e.purses = nil
 	e.pursesMu.Unlock()

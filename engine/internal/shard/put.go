@@ -85,7 +85,7 @@ func (c *Tx) Put(now clock.Time, cl *Client, cmd *codec.Command, refusal error, 
 		return 0, nil, errNoMemory
 	}
 	if refusal != nil {
-		c.shared.dismiss(c, account, jobFootprint(cmd.Size, keys))
+		c.dismiss(account, jobFootprint(cmd.Size, keys))
 		c.shared.ids.Retire(c.ids.Take(0))
 		return 0, nil, refusal
 	}
@@ -94,7 +94,7 @@ func (c *Tx) Put(now clock.Time, cl *Client, cmd *codec.Command, refusal error, 
 	body, err := sh.bodies.Alloc(cmd.Size)
 	if err != nil {
 		sh.unlock(c)
-		c.shared.dismiss(c, account, jobFootprint(cmd.Size, keys))
+		c.dismiss(account, jobFootprint(cmd.Size, keys))
 		return 0, nil, err
 	}
 	copy(sh.bodies.Bytes(body, cmd.Size), cmd.Body)
@@ -142,7 +142,7 @@ func (c *Tx) setExpiry(t *tube, in *Incoming) {
 	in.keys, in.timed = keys.copy(in.keys), true
 	keys.terms.Expires, keys.Terms = p.Expire, &keys.terms
 	more := keysFootprint(in.keys) - before
-	c.shared.countBytes(c, more)
+	c.countBytes(more)
 	in.account.Add(0, more)
 }
 
@@ -277,7 +277,7 @@ func (c *Tx) recordLarge(t *tube, in *Incoming, out *reply.Output) (err error) {
 func (c *Tx) discard(t *tube, in *Incoming) {
 	sh := t.shard
 	sh.bodies.Free(in.body, in.size)
-	sh.shared.dismiss(sh.by, in.account, in.footprint())
+	c.dismiss(in.account, in.footprint())
 	sh.shared.ids.Retire(in.id)
 	sh.tidier.wanted()
 }
@@ -311,7 +311,7 @@ func (c *Tx) placeIncoming(now clock.Time, t *tube, in *Incoming) {
 	}
 	sh.unlock(c)
 	if err != nil {
-		c.shared.dismiss(c, account, jobFootprint(0, in.keys))
+		c.dismiss(account, jobFootprint(0, in.keys))
 		return
 	}
 	in.id = c.ids.Take(0)
@@ -321,7 +321,7 @@ func (c *Tx) placeIncoming(now clock.Time, t *tube, in *Incoming) {
 // room for the body as well, and takes none for it.
 func (c *Tx) admitIncoming(t *tube, in *Incoming) (account *account.Tally, ok bool) {
 	all := jobFootprint(in.size, in.keys)
-	if !t.Account().Fits(all) || !c.fits(all) {
+	if !t.Account().Fits(all) || !c.shared.memory.Fits(&c.quota, all) {
 		return nil, false
 	}
 	return c.admit(t, 0, in.keys)
@@ -334,7 +334,7 @@ func (c *Tx) PutChunk(now clock.Time, cl *Client, in *Incoming, p []byte) {
 	if in.id == 0 {
 		return
 	}
-	if c.shared.cfg.Limits.Memory == 0 && in.account == nil || c.admitMore(in, len(p)) {
+	if !c.shared.memory.Limited() && in.account == nil || c.admitMore(in, len(p)) {
 		in.missing = in.missing[copy(in.missing, p):]
 		return
 	}
@@ -355,7 +355,7 @@ func (c *Tx) admitMore(in *Incoming, n int) bool {
 	if !in.account.AdmitMore(bytes) {
 		return false
 	}
-	if limit := c.shared.cfg.Limits.Memory; limit != 0 && !c.take(bytes, limit) {
+	if !c.shared.memory.Take(&c.quota, bytes) {
 		in.account.Add(0, -bytes)
 		return false
 	}

@@ -172,7 +172,7 @@ func (r *rig) load() {
 // shed throws the ballast off: the tidier will move what is left.
 func (r *rig) shed() {
 	for sh, b := range r.ballast {
-		var c Tx
+		c := Tx{shared: sh.shared}
 		sh.lock(&c, r.now)
 		for _, x := range b.jobs {
 			sh.jobs.Free(x)
@@ -466,7 +466,7 @@ func (r *rig) meetAlarms(loopsFirst bool) {
 	if loopsFirst {
 		// Another loop's command may have come first to a shard.
 		for _, sh := range slices.Backward(r.engine.shards) {
-			var c Tx
+			c := Tx{shared: sh.shared}
 			sh.lock(&c, r.now)
 			sh.unlock(&c)
 		}

@@ -349,7 +349,7 @@ func TestABodyThatIsSentAgainIsDropped(t *testing.T) {
 	c := s.open()
 	in := lines("put 0 0 9 40000 exp:5\n" + strings.Repeat("x", 40_000))
 	effects := c.lost(record, strings.TrimSuffix(in, "\r\n"))
-	memory := s.engine.usage.memory.Load() - c.loop.by().quota.bytes.Load()
+	memory := s.engine.memory.Used()
 	_, _ = c.Pending()
 	if _, ok := c.again(in, effects, 5000); !ok {
 		t.Fatal("it is not answered")
@@ -357,7 +357,7 @@ func TestABodyThatIsSentAgainIsDropped(t *testing.T) {
 	if got, _ := c.Pending(); string(got) != "INSERTED 1\r\n" || c.session.incomingPut() != nil {
 		t.Errorf("got %q, and there is a put: %v", got, c.session.incomingPut() != nil)
 	}
-	if is := s.engine.usage.memory.Load() - c.loop.by().quota.bytes.Load(); is != memory {
+	if is := s.engine.memory.Used(); is != memory {
 		t.Errorf("memory is %d, and was %d", is, memory)
 	}
 	s.noErrors(t)

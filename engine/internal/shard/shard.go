@@ -15,6 +15,7 @@ import (
 	"trellis/engine/internal/ids"
 	"trellis/engine/internal/numbers"
 	"trellis/engine/internal/queue"
+	"trellis/engine/internal/quota"
 	"trellis/engine/internal/record"
 	"trellis/engine/internal/settings"
 )
@@ -29,6 +30,7 @@ type Shards struct {
 	registry registry
 	settings settings.List
 	accounts account.Book
+	memory   quota.Pool // of Limits.Memory
 	usage    usage
 	groups   groups.Table
 	barrier  record.Barrier // the journal's, nil if it has none

@@ -12,7 +12,7 @@ import (
 func (c *Tx) AddTo(s *stats.Server, now clock.Time) *stats.Server {
 	e := c.shared
 	s.Tubes, s.Settings = e.registry.size(), e.settings.Size()
-	s.RefusedMemory = e.usage.refusedMemory.Load()
+	s.RefusedMemory = e.memory.Refused()
 	s.RefusedTubes = e.usage.refusedTubes.Load()
 	s.RefusedWatching = e.usage.refusedWatching.Load()
 	s.RefusedKeys = e.usage.refusedKeys.Load()

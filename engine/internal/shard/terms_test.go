@@ -59,7 +59,7 @@ func TestTermsGoAlongWithTheirJob(t *testing.T) {
 	c.expect(t, "INSERTED 1\r\nINSERTED 2\r\n", "put 0 0 9 1 exp:900 idp:k:9 fair:f aft:g:settled con:c grp:h\r\nx\r\nput 0 0 9 1 grp:i\r\nx\r\n")
 	has := func(id uint64, want *journal.Keys) {
 		t.Helper()
-		var locks Tx
+		locks := Tx{shared: s.engine.Shards}
 		sh, _, j := s.engine.lockJob(&locks, id, s.now)
 		defer sh.unlock(&locks)
 		if got := sh.keysOf(j); !got.Equal(want) || !record.jobs[id].full.Keys.Equal(want) {
@@ -127,11 +127,11 @@ func TestTermsTakeWhatTheyAreCountedFor(t *testing.T) {
 	for id := 1; id <= 3; id++ {
 		c.expect(t, fmt.Sprintf("INSERTED %d\r\n", id), "put 0 0 9 0 idp:k%d grp:g\r\n\r\n", id)
 	}
-	used := s.engine.usage.memory.Load() - s.loops[0].by().quota.bytes.Load()
+	used := s.engine.memory.Used()
 	for id := 1; id <= 3; id++ {
 		c.expect(t, "DELETED\r\n", "delete %d\r\n", id)
 	}
-	if left := s.engine.usage.memory.Load() - s.loops[0].by().quota.bytes.Load(); left != 0 || used < 3*least {
+	if left := s.engine.memory.Used(); left != 0 || used < 3*least {
 		t.Errorf("%d bytes are counted for three jobs, %d for none", used, left)
 	}
 	s.noErrors(t)

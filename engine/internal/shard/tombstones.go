@@ -70,7 +70,7 @@ func (sh *shard) makeTombstone(r ref, j *job, out *reply.Output) error {
 		sh.leave(k.terms)
 		k.terms = nil
 	}
-	sh.shared.refundBytes(sh.by, jobFootprint(j.size, &keys)-tombstoneFootprint(&left))
+	sh.by.refundBytes(jobFootprint(j.size, &keys) - tombstoneFootprint(&left))
 	t.CountJob(-1, jobFootprint(j.size, &keys))
 	k.space.CountBytes(tombstoneFootprint(&left))
 	*j = job{Links: queue.Links{ID: j.ID}, segment: j.segment}

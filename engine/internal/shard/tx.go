@@ -7,6 +7,7 @@ import (
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/groups"
 	"trellis/engine/internal/ids"
+	"trellis/engine/internal/quota"
 	"trellis/engine/internal/reply"
 )
 
@@ -30,7 +31,7 @@ type Tx struct {
 // A purse is what a loop has in hand for what its sessions do in shards. The loop's goroutine owns it,
 // but for what says otherwise.
 type purse struct {
-	quota quota
+	quota quota.Quota
 	ids   ids.Block
 
 	// ahead counts, for each of two eras, the puts that are on record and not jobs yet: see Walk.
@@ -55,6 +56,7 @@ func (c *Tx) Begin(e *Shards, budget *int, loop rouser) {
 		return
 	}
 	c.budget, c.purse = budget, &purse{loop: loop}
+	e.memory.Open(&c.quota)
 	c.ids.Index = &e.ids
 	e.pursesMu.Lock()
 	defer e.pursesMu.Unlock()

@@ -36,7 +36,7 @@ func (e *Shards) Walk(from uint64, n int, f func(*journal.Record, *journal.Hold)
 	if from <= 1 && !e.catchUp() || e.discarded.Load() {
 		return 0, errDiscarded
 	}
-	w := walk{shared: e, f: f}
+	w := walk{shared: e, f: f, tx: Tx{shared: e}}
 	for n > 0 {
 		leaf, first := e.ids.LeafFrom(from)
 		if leaf == nil {
