@@ -70,8 +70,8 @@
 // # Locks
 //
 // They are taken in this order: account.Accounts.mu, Shards.life, Shards.walks, Engine.loopsMu, the shards by
-// number, and then at most one of those that are held for a moment only: of the registry, the
-// settings, the groups, the index of ids, the purses, the roll, the numbers of loops, a loop's mailbox or
+// number, and then at most one of those that are held for a moment only: of the roster, the
+// settings, the groups, the index of ids, the purses, the quotas, the roll, the numbers of loops, a loop's mailbox or
 // alarm, and the arena. Waker.Alarm is called with the lock of an alarm held. A shard that does what is due
 // may try the lock of one with a smaller number, and does not wait for it. Only operations of a Tx hold several
 // shards, and none is begun while another one of the same goroutine holds a lock.

@@ -15,7 +15,7 @@ import (
 const Max = 100_000
 
 // A List has the settings of all tubes. Any goroutine may call its methods. A setting does not change;
-// another one replaces it. The list lies in pages, as that of the registry does.
+// another one replaces it. The list lies in pages, as a roster does.
 type List struct {
 	mu        sync.Mutex // taken last, under a shard's lock
 	pages     []*page    // by tube; none is empty

@@ -62,7 +62,7 @@ func (c *census) run() []error {
 	for _, sh := range e.shards {
 		c.shard(sh)
 	}
-	c.registry()
+	c.roster()
 	c.countKeys()
 	c.groups()
 	c.accounts()
@@ -366,7 +366,7 @@ func (c *census) reservations(h *reservations, want *jobCounts) {
 	}
 }
 
-func (c *census) registry() {
+func (c *census) roster() {
 	total := 0
 	for _, sh := range c.engine.shards {
 		total += len(sh.byName)
@@ -385,14 +385,15 @@ func (c *census) registry() {
 		}
 	}
 	bytes := 0
-	for i, t := range c.engine.registry.list() {
+	_, count, listed := c.engine.TubeNames()
+	for i, t := range c.engine.allTubes() {
 		bytes += len(t.name)
 		if t.listed != i || t.shard.byName[t.name] != t {
 			c.failf("the list of tubes has %s at %d, which knows %d", t.name, i, t.listed)
 		}
 	}
-	if g := &c.engine.registry; g.size() != total || g.bytes != bytes {
-		c.failf("%d tubes with names of %d bytes are listed, there are %d with %d", g.size(), g.bytes, total, bytes)
+	if count != total || listed != bytes {
+		c.failf("%d tubes with names of %d bytes are listed, there are %d with %d", count, listed, total, bytes)
 	}
 	for t := range c.using {
 		if t.shard.byName[t.name] != t {
@@ -406,10 +407,11 @@ func (c *census) registry() {
 	}
 }
 
-// list is the whole list.
-func (g *registry) list() (tubes []*tube) {
-	for i := range g.count {
-		tubes = append(tubes, g.pages[i/pageTubes].tubes[i%pageTubes])
+// allTubes is the whole roster.
+func (e *Engine) allTubes() (tubes []*tube) {
+	at, count, _ := e.roster.Snapshot()
+	for i := range count {
+		tubes = append(tubes, at(i))
 	}
 	return tubes
 }
@@ -426,7 +428,7 @@ func checkEmpty(e *Engine) (errs []error) {
 			errs = append(errs, fmt.Errorf("shard %d is not empty", sh.number))
 		}
 	}
-	if n := e.registry.size(); n != 1 {
+	if n := e.roster.Len(); n != 1 {
 		errs = append(errs, fmt.Errorf("there are %d tubes", n))
 	}
 	for _, l := range e.loops {

@@ -107,10 +107,10 @@
 // # Locks
 //
 // The shards are locked in the order of their numbers. Before them come account.Accounts.mu, Shards.life and
-// Shards.walks; after them one of those that are held for a moment only: of the registry, the settings, the groups, the
-// index of ids, the purses, the quotas, the numbers of loops, and the arena. A shard that does what is due may try the lock of one
-// with a smaller number, and does not wait for it. Only operations of a Tx hold several shards, and none is begun while
-// another one of the same goroutine holds a lock.
+// Shards.walks; after them one of those that are held for a moment only: of the roster, the settings, the groups, the
+// index of ids, the purses, the quotas, the numbers of loops, and the arena. A shard that does what is due may try the
+// lock of one with a smaller number, and does not wait for it. Only operations of a Tx hold several shards, and none is
+// begun while another one of the same goroutine holds a lock.
 //
 // # Tests
 //

@@ -93,7 +93,7 @@ func (e *Shards) Discard() {
 		sh.mu.Unlock()
 	}
 	e.ids.Discard()
-	e.registry.clear()
+	e.roster.Clear()
 	e.memory.Close()
 	e.pursesMu.Lock()
 	e.purses = nil

@@ -11,6 +11,7 @@ import (
 	"trellis/engine/internal/arena"
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/fifo"
+	"trellis/engine/internal/roster"
 )
 
 // A slowLoop is what the loop of a server does, one round at a time: it does not poll
@@ -257,7 +258,7 @@ func TestNoRoundOfALoopTakesMuchMoreThanItsBudget(t *testing.T) {
 // A list that is being sent is that of the moment when it was asked for, whatever
 // becomes of the tubes.
 func TestAListOfTubesThatIsBeingSentDoesNotChange(t *testing.T) {
-	const n = 5 * pageTubes
+	const n = 5 * roster.PageLen
 	s := newSim(100, 1)
 	lister, other := s.open(), s.open()
 	want := "---\n- default\n"

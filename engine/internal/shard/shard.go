@@ -17,6 +17,7 @@ import (
 	"trellis/engine/internal/queue"
 	"trellis/engine/internal/quota"
 	"trellis/engine/internal/record"
+	"trellis/engine/internal/roster"
 	"trellis/engine/internal/settings"
 )
 
@@ -27,7 +28,7 @@ type Shards struct {
 	seed     maphash.Seed
 	shards   []*shard
 	ids      ids.Index
-	registry registry
+	roster   roster.Roster[tube, *tube] // of all tubes: list-tubes shows them in its order
 	settings settings.List
 	accounts account.Book
 	memory   quota.Pool // of Limits.Memory

@@ -11,7 +11,7 @@ import (
 // AddTo adds to s what the shards count, and returns s. It takes one lock at a time, each for a moment.
 func (c *Tx) AddTo(s *stats.Server, now clock.Time) *stats.Server {
 	e := c.shared
-	s.Tubes, s.Settings = e.registry.size(), e.settings.Size()
+	s.Tubes, s.Settings = e.roster.Len(), e.settings.Size()
 	s.RefusedMemory = e.memory.Refused()
 	s.RefusedTubes = e.usage.refusedTubes.Load()
 	s.RefusedWatching = e.usage.refusedWatching.Load()

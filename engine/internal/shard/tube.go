@@ -47,7 +47,7 @@ type tube struct {
 	orphans []*orphans      // of the reserved jobs, those without a client, by whose they were
 	limits  *limits         // of those, when it hands out jobs; nil if always
 
-	listed int // its index in the registry. Guarded by the registry's lock
+	listed int // its place in the roster, whose lock guards it
 }
 
 // candidate is the job of the tube that a reserve may take, 0 if there is none.
@@ -105,6 +105,18 @@ func (t *tube) arm() {
 	t.awaitOpening()
 }
 
+// Name implements [roster.Entry].
+func (t *tube) Name() string { return t.name }
+
+// Place implements [roster.Entry].
+func (t *tube) Place() *int { return &t.listed }
+
+// TubeNames returns the names of the tubes as they are now, their number, and the bytes of all of them.
+func (e *Shards) TubeNames() (name func(i int) string, count, bytes int) {
+	at, count, bytes := e.roster.Snapshot()
+	return func(i int) string { return at(i).name }, count, bytes
+}
+
 // shardFor is the shard in which a tube of that name lives.
 func (e *Shards) shardFor(name []byte) *shard {
 	return e.shards[maphash.Bytes(e.seed, name)&uint64(len(e.shards)-1)]
@@ -124,7 +136,7 @@ func (sh *shard) tube(name []byte, asked bool) *tube {
 	if !account.AddTube(asked) {
 		return nil
 	}
-	if !sh.shared.registry.add(t, limit) {
+	if !sh.shared.roster.Add(t, limit) {
 		account.RemoveTube()
 		sh.shared.usage.refusedTubes.Add(1)
 		return nil
@@ -166,6 +178,6 @@ func (sh *shard) removeIfEmpty(t *tube) {
 	delete(sh.byName, t.name)
 	sh.tubes[t.index] = nil
 	sh.freeTubes = append(sh.freeTubes, t.index)
-	sh.shared.registry.remove(t)
+	sh.shared.roster.Remove(t)
 	t.Account().RemoveTube()
 }

@@ -9,7 +9,7 @@ import (
 
 // The list of tubes is in the order of their creation, but the last takes the
 // place of one that goes.
-func TestRegistryMovesTheLastTubeIntoAGap(t *testing.T) {
+func TestTheRosterMovesTheLastTubeIntoAGap(t *testing.T) {
 	e := New(Config{Shards: 4, Info: testInfo})
 	var list []*tube
 	for _, sh := range e.shards {
@@ -32,7 +32,7 @@ func TestRegistryMovesTheLastTubeIntoAGap(t *testing.T) {
 			name := []byte(fmt.Sprint("tube", n))
 			list = append(list, e.shardFor(name).tube(name, false))
 		}
-		if !slices.Equal(e.registry.list(), list) {
+		if !slices.Equal(e.allTubes(), list) {
 			t.Fatalf("after %d steps the list is wrong", n)
 		}
 	}
