@@ -189,7 +189,7 @@ func (sh *shard) reserve(to *ReservationSet, r ref, j *job) (pos journal.Pos, er
 	n.order = to.made
 	to.made++
 	if t.limits != nil {
-		t.limits.started(sh.now)
+		t.limits.Start(sh.now)
 	}
 	total := t.totals()
 	total.reserves++

@@ -19,6 +19,7 @@ import (
 	"trellis/engine/internal/record"
 	"trellis/engine/internal/roster"
 	"trellis/engine/internal/settings"
+	"trellis/engine/internal/throttle"
 )
 
 // Shards is what the shards have in common. What is not marked otherwise does not change.
@@ -78,7 +79,7 @@ type shard struct {
 	tubes     []*tube // nil where free
 	freeTubes []uint32
 	settings  map[string]*journal.Setting // by tube; nil until there is one
-	limits    map[string]*limits          // of the settings that have some, by tube; nil until there is one
+	limits    map[string]*throttle.Limits // of the settings that have some, by tube; nil until there is one
 
 	jobs     arena.Slab[job]
 	counters arena.Slab[counters]

@@ -7,6 +7,7 @@ import (
 	"trellis/engine/account"
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/queue"
+	"trellis/engine/internal/throttle"
 )
 
 // DefaultTube always exists.
@@ -43,9 +44,9 @@ type tube struct {
 	puts, deletes, pauses uint64
 	total                 *tubeTotals // nil while there is nothing to count there
 
-	policy  *journal.Policy // what its setting says, nil if it has none
-	orphans []*orphans      // of the reserved jobs, those without a client, by whose they were
-	limits  *limits         // of those, when it hands out jobs; nil if always
+	policy  *journal.Policy  // what its setting says, nil if it has none
+	orphans []*orphans       // of the reserved jobs, those without a client, by whose they were
+	limits  *throttle.Limits // of those, when it hands out jobs; nil if always
 
 	listed int // its place in the roster, whose lock guards it
 }
