@@ -34,7 +34,7 @@ func ConditionOf(settled bool) Condition {
 // A Table has all groups that have a member or hold a job. Groups span tubes, and so shards: what is common to all
 // shards are counts, under locks that are taken last: a member is counted once, when it is put, and counted off once,
 // when it ends. So moves, and whatever else happens to a member in between, cannot make a group look complete. The
-// jobs that are held stand in their shards. Any goroutine may call the methods.
+// jobs that are held stand in their shards' [Lists]. Any goroutine may call the methods.
 type Table struct {
 	parts [stripes]stripe
 }
@@ -122,18 +122,18 @@ func (gs *Table) Join(name string) (g *Group, made bool) {
 	return g, made
 }
 
-// Hold counts a job that is about to be held for a group, unless the group is complete: then g is
+// Hold counts a job of that id that is about to be held for a group, unless the group is complete: then h is
 // nil. A job that is on record as held is held whatever its group looks like, which is made if
 // there is none. The job is fired when the epoch ends in which it was counted.
-func (gs *Table) Hold(name string, c Condition, onRecord bool) (g *Group, epoch uint32, made bool) {
+func (gs *Table) Hold(id uint64, name string, c Condition, onRecord bool) (h *Held, made bool) {
 	hash := maphash.String(seed, name)
 	s := gs.part(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g = s.find(name, hash)
+	g := s.find(name, hash)
 	switch {
 	case !onRecord && (g == nil || g.complete(c)):
-		return nil, 0, false
+		return nil, false
 	case g == nil:
 		g, made = &Group{Name: name, Hash: hash}, true
 		s.table.Insert(g)
@@ -141,7 +141,7 @@ func (gs *Table) Hold(name string, c Condition, onRecord bool) (g *Group, epoch 
 	s.blocked -= g.blocked()
 	g.held[c]++
 	s.blocked += g.blocked()
-	return g, g.epochs[c], made
+	return &Held{ID: id, Group: g, Condition: c, epoch: g.epochs[c]}, made
 }
 
 // Change is by how much the counts of a group change.
@@ -183,31 +183,6 @@ func (gs *Table) Count(g *Group, by Change, fires bool) (f Firing, ended bool) {
 		ended = true
 	}
 	return f, ended
-}
-
-// Enlist notes that a shard holds jobs for a group, and returns the epoch.
-func (gs *Table) Enlist(g *Group, c Condition, in ids.Set) (epoch uint32) {
-	s := gs.part(g.Hash)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	g.in[c] |= in
-	return g.epochs[c]
-}
-
-// Epoch returns the group's present epoch.
-func (gs *Table) Epoch(g *Group, c Condition) uint32 {
-	s := gs.part(g.Hash)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return g.epochs[c]
-}
-
-// Delist notes that a shard holds none any more.
-func (gs *Table) Delist(g *Group, c Condition, in ids.Set) {
-	s := gs.part(g.Hash)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	g.in[c] &^= in
 }
 
 // EndEpochs ends those of the groups that are complete and hold jobs. No shard serves yet.

@@ -311,7 +311,7 @@ func TestTheMemoryOfGroupsIsCountedAndGivenBack(t *testing.T) {
 	c.expect(t, "INSERTED 1\r\nINSERTED 2\r\nINSERTED 3\r\n", "%s%s%s", put1("grp:g"), put1("grp:g"), put1("aft:g"))
 	with := func(x journal.Terms) int64 { return jobFootprint(1, &journal.Keys{Terms: &x}) }
 	all := 2*with(journal.Terms{Group: "g"}) + with(journal.Terms{After: "g"}) + groups.Footprint("g")
-	if got, want := s.engine.memory.Used(), all+heldFootprint+heldListFootprint; got != want {
+	if got, want := s.engine.memory.Used(), all+groups.HeldFootprint+groups.ListFootprint; got != want {
 		t.Errorf("%d bytes are counted, want %d", got, want)
 	}
 	c.expect(t, "MOVED\r\nKICKED\r\n", "move-job 3 t\r\nkick-job 3\r\n")

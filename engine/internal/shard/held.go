@@ -1,9 +1,7 @@
 package shard
 
 import (
-	"container/heap"
 	"errors"
-	"unsafe"
 
 	"trellis/binlog/journal"
 	"trellis/engine/internal/clock"
@@ -16,7 +14,8 @@ import (
 
 // A job that was put with the tag grp is a member of a group from its put until its end, in
 // whatever tube and state it is. A job that is put with the tag aft while the group is not
-// complete is held until it is. What all shards count of groups is in package groups.
+// complete is held until it is. What all shards count of groups is in package groups,
+// and so are the lists of what a shard holds.
 //
 // A held job waits for its group to become complete. It stands in a queue of its tube, by id, and
 // in a list of its shard, which has all that are held for the same group.
@@ -25,82 +24,6 @@ import (
 // may wait for those of the shards that hold jobs for the group. It notes the firing
 // (Tx.firings), and fires them when it holds no lock any more. So what it does next, it does
 // after that.
-
-// A heldEntry is what belongs to a job while it is held. The lock of the job's shard guards it. It goes
-// along when the job moves, so that a move counts nothing.
-type heldEntry struct {
-	id        uint64
-	group     *groups.Group // that it waits for
-	condition groups.Condition
-	epoch     uint32    // of the group, in which it was held
-	list      *heldList // nil while the job moves
-	index     int       // in list.jobs
-}
-
-// heldFootprint is the memory that a held job is counted for in addition.
-const heldFootprint = int64(unsafe.Sizeof(heldEntry{}) + 2*unsafe.Sizeof((*heldEntry)(nil)))
-
-// A heldList is the jobs that a shard holds for one group and one condition. The shard's lock
-// guards it.
-type heldList struct {
-	group     *groups.Group
-	condition groups.Condition
-	firing    bool         // it stands in shard.firings
-	fired     uint32       // what was held before this epoch is to be fired
-	jobs      []*heldEntry // a heap: by epoch, and then by id
-	next      *heldList    // in a bucket of shard.held
-}
-
-// heldListFootprint is the memory that a list of held jobs is counted for, beside its jobs.
-const heldListFootprint = int64(unsafe.Sizeof(heldList{}) + 2*unsafe.Sizeof((*heldList)(nil)))
-
-// byGroup finds lists of held jobs.
-type byGroup struct{}
-
-func (byGroup) Hash(l *heldList) uint64     { return l.group.Hash + uint64(l.condition) }
-func (byGroup) Next(l *heldList) **heldList { return &l.next }
-
-// before reports whether epoch e ended before epoch f. There may have been 2^32 of them.
-func before(e, f uint32) bool { return int32(e-f) < 0 }
-
-// The methods of a heap: see container/heap.
-
-func (l *heldList) Len() int { return len(l.jobs) }
-
-func (l *heldList) Less(i, j int) bool {
-	a, b := l.jobs[i], l.jobs[j]
-	return before(a.epoch, b.epoch) || a.epoch == b.epoch && a.id < b.id
-}
-
-func (l *heldList) Swap(i, j int) {
-	l.jobs[i], l.jobs[j] = l.jobs[j], l.jobs[i]
-	l.jobs[i].index, l.jobs[j].index = i, j
-}
-
-func (l *heldList) Push(h any) {
-	l.jobs = append(l.jobs, h.(*heldEntry))
-	l.jobs[len(l.jobs)-1].index = len(l.jobs) - 1
-}
-
-func (l *heldList) Pop() any {
-	last := len(l.jobs) - 1
-	h := l.jobs[last]
-	l.jobs[last], l.jobs = nil, l.jobs[:last]
-	return h
-}
-
-// due reports whether a job of the list is to be fired.
-func (l *heldList) due() bool { return len(l.jobs) > 0 && before(l.jobs[0].epoch, l.fired) }
-
-// heldFor returns the jobs that the shard holds for a group, nil if it holds none.
-func (sh *shard) heldFor(g *groups.Group, c groups.Condition) *heldList {
-	for l := sh.held.First(g.Hash + uint64(c)); l != nil; l = l.next {
-		if l.group == g && l.condition == c {
-			return l
-		}
-	}
-	return nil
-}
 
 // join makes a new job a member of the group that its terms name, which may have to be made.
 func (sh *shard) join(x *terms) (made bool) {
@@ -116,16 +39,15 @@ func (sh *shard) join(x *terms) (made bool) {
 // holdBack makes a job wait for the group that its terms name, unless the group is complete. A job
 // that is held on record waits in any case.
 func (sh *shard) holdBack(id uint64, x *terms, onRecord bool) (held bool) {
-	c := groups.ConditionOf(x.Settled)
-	g, epoch, made := sh.shared.groups.Hold(x.After, c, onRecord)
-	if made {
-		sh.countGroup(g)
-	}
-	if g == nil {
+	h, made := sh.shared.groups.Hold(id, x.After, groups.ConditionOf(x.Settled), onRecord)
+	if h == nil {
 		return false
 	}
-	sh.by.countBytes(heldFootprint)
-	x.held = &heldEntry{id: id, group: g, condition: c, epoch: epoch}
+	if made {
+		sh.countGroup(h.Group)
+	}
+	sh.by.countBytes(groups.HeldFootprint)
+	x.held = h
 	return true
 }
 
@@ -167,9 +89,9 @@ func (sh *shard) regroup(j *job) {
 // letGo counts a job off that its group has held.
 func (sh *shard) letGo(x *terms) {
 	var by groups.Change
-	by.Held[x.held.condition] = -1
-	sh.changeGroup(x.held.group, by)
-	sh.by.refundBytes(heldFootprint)
+	by.Held[x.held.Condition] = -1
+	sh.changeGroup(x.held.Group, by)
+	sh.by.refundBytes(groups.HeldFootprint)
 	x.held = nil
 }
 
@@ -199,19 +121,11 @@ func (sh *shard) pushHeld(t *tube, r ref, j *job) {
 		t.held = new(queue.Heap)
 	}
 	t.held.Push(sh.table, clock.MaxTime.Key(), r, &j.Links)
-	h := x.held
-	epoch := sh.shared.groups.Enlist(h.group, h.condition, sh.self)
-	l := sh.heldFor(h.group, h.condition)
-	if l == nil {
-		l = &heldList{group: h.group, condition: h.condition, fired: h.epoch}
-		sh.held.Insert(l)
-		sh.by.countBytes(heldListFootprint)
+	made, f := sh.shared.groups.Enlist(&sh.held, x.held, sh.self)
+	if made {
+		sh.by.countBytes(groups.ListFootprint)
 	}
-	h.list = l
-	heap.Push(l, h)
-	if before(h.epoch, epoch) { // it has ended before the shard was known to hold the job
-		f := groups.Firing{Group: h.group}
-		f.In[h.condition] = sh.self
+	if f.Group != nil {
 		sh.by.firings = append(sh.by.firings, f)
 	}
 }
@@ -221,13 +135,8 @@ func (sh *shard) removeHeld(t *tube, j *job) {
 	if t.held.Remove(sh.table, &j.Links); t.held.Len() == 0 {
 		t.held = nil
 	}
-	h := sh.keyedOf(j).terms.held
-	l := h.list
-	heap.Remove(l, h.index)
-	if h.list = nil; len(l.jobs) == 0 {
-		sh.held.Remove(l)
-		sh.by.refundBytes(heldListFootprint)
-		sh.shared.groups.Delist(l.group, l.condition, sh.self)
+	if sh.shared.groups.Delist(&sh.held, sh.keyedOf(j).terms.held, sh.self) {
+		sh.by.refundBytes(groups.ListFootprint)
 	}
 }
 
@@ -260,34 +169,33 @@ func (c *Tx) fireGroups(e *Shards, now clock.Time) {
 type firings struct {
 	shard *shard
 	timer queue.Timer
-	lists fifo.Queue[*heldList]
+	lists fifo.Queue[*groups.List]
 }
 
 // fireHeld queues the jobs to be fired that the shard has held for a group since before its present epoch, as
 // soon as it does what is due. It returns false if it holds none.
 func (sh *shard) fireHeld(g *groups.Group, c groups.Condition) bool {
-	l := sh.heldFor(g, c)
+	l := sh.held.Find(g, c)
 	if l == nil {
 		return false
 	}
-	sh.fireList(l, sh.shared.groups.Epoch(g, c))
+	sh.shared.groups.Fire(l)
+	sh.fireList(l)
 	return true
 }
 
 // fireAllHeld is fireHeld for all groups.
 func (sh *shard) fireAllHeld() {
 	for l := range sh.held.All() {
-		if epoch := sh.shared.groups.Epoch(l.group, l.condition); before(l.jobs[0].epoch, epoch) {
-			sh.fireList(l, epoch)
+		if sh.shared.groups.Fire(l) {
+			sh.fireList(l)
 		}
 	}
 }
 
-// fireList queues the jobs of a list to be fired that were held before an epoch.
-func (sh *shard) fireList(l *heldList, epoch uint32) {
-	l.fired = epoch
-	if !l.firing {
-		l.firing = true
+// fireList queues the jobs of a list that are to be fired.
+func (sh *shard) fireList(l *groups.List) {
+	if l.Begin() {
 		sh.firings.lists.Push(l)
 	}
 	sh.arm(&sh.firings.timer, sh.now)
@@ -304,11 +212,11 @@ func (f *firings) Expire(now int64) (done bool) {
 	sh := f.shard
 	for !f.lists.Empty() {
 		l := f.lists.First()
-		for l.due() {
+		for id, due := l.First(); due; id, due = l.First() {
 			if sh.moves -= firingMoves - 1; !sh.mayMove() {
 				return false
 			}
-			switch err := sh.fireFirst(l); {
+			switch err := sh.fireJob(id); {
 			case err == nil:
 			case errors.Is(err, journal.ErrFailed) || errors.Is(err, journal.ErrClosed):
 				return true
@@ -317,15 +225,15 @@ func (f *firings) Expire(now int64) (done bool) {
 				return true
 			}
 		}
-		l.firing = false
+		l.End()
 		f.lists.Pop()
 	}
 	return true
 }
 
-// fireFirst records that the first job of a list begins its delay, or is ready, and makes it so.
-func (sh *shard) fireFirst(l *heldList) error {
-	r, j := sh.find(l.jobs[0].id)
+// fireJob records that a held job begins its delay, or is ready, and makes it so.
+func (sh *shard) fireJob(id uint64) error {
+	r, j := sh.find(id)
 	ch := sh.present(j)
 	if ch.to = ready; ch.counters.delay > 0 {
 		ch.to, ch.at = delayed, sh.now+clock.Seconds(ch.counters.delay)

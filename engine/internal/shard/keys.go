@@ -54,7 +54,7 @@ type terms struct {
 	fair   *fairKey      // nil if there is none, or Config.Stock is set
 	buried bool          // counted as a buried member of group
 	group  *groups.Group // that it is a member of; nil for none
-	held   *heldEntry    // nil unless it is held
+	held   *groups.Held  // nil unless it is held
 }
 
 // newKeyed makes the record of a job's keys, which the shard does not know yet.

@@ -392,7 +392,7 @@ func (s spy) Expire(now int64) bool {
 	case *firings:
 		t := dueThing{firing: true, shard: x.shard.number}
 		for _, l := range x.lists.All() {
-			t.lists = append(t.lists, groupWait{l.group.Name, l.condition == groups.NoneLeft})
+			t.lists = append(t.lists, groupWait{l.Group.Name, l.Condition == groups.NoneLeft})
 		}
 		s.rig.things = append(s.rig.things, t)
 	case *expiries:

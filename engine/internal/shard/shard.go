@@ -112,7 +112,7 @@ type shard struct {
 	spaces     *keyspace                             // all keyspaces, a list
 	recounting *keyspace                             // of that list: where the recount is that goes on now
 	tombstones tombstones
-	held       hashtable.Table[heldList, byGroup]
+	held       groups.Lists
 	firings    firings
 	expiries   expiries
 
