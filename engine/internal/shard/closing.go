@@ -65,14 +65,14 @@ func (c *Tx) Part(now clock.Time, cl *Client, session uint64) (done bool) {
 func (c *Tx) Stop() { c.stopping = true }
 
 // departure is how a client leaves.
-func (c *Tx) departure(quit bool) Departure {
+func (c *Tx) departure(quit bool) departure {
 	switch {
 	case quit:
-		return HasQuit
+		return hasQuit
 	case c.stopping:
-		return ServerStops
+		return serverStops
 	}
-	return IsCutOff
+	return isCutOff
 }
 
 // depart ends a closed client that has given back what it had reserved, or left it to an absent session.
@@ -91,7 +91,7 @@ func (c *Tx) depart(now clock.Time, cl *Client, session uint64) (done bool) {
 }
 
 // giveBack makes what a closed client has reserved ready again, or orphans, as far as the round's budget goes.
-func (c *Tx) giveBack(now clock.Time, cl *Client, how Departure) (done bool) {
+func (c *Tx) giveBack(now clock.Time, cl *Client, how departure) (done bool) {
 	v := c.closings[cl]
 	if v == nil && cl.reserved.leavesOrphans(how) && c.shared.Lingers() {
 		v = &closing{of: cl, left: reservationScan{reservations: cl.reserved.first}}
@@ -123,15 +123,15 @@ func (c *Tx) goOnClosing(v *closing) {
 }
 
 // leavesOrphans reports whether orphans are to be on record before the end of a session, which has left like that.
-func (hs *ReservationSet) leavesOrphans(how Departure) bool {
+func (hs *ReservationSet) leavesOrphans(how departure) bool {
 	h := hs.holder
-	return h != nil && how != HasQuit && h.gone == 0 && !h.closed.Load()
+	return h != nil && how != hasQuit && h.gone == 0 && !h.closed.Load()
 }
 
 // leave makes orphans of what a session on record has reserved in tubes that linger, as far as the round's budget goes.
 // That is on record before the end of the session, by which the rest is ready for all who read it, whatever settings
 // have become by then.
-func (v *closing) leave(c *Tx, now clock.Time, how Departure) (more bool) {
+func (v *closing) leave(c *Tx, now clock.Time, how departure) (more bool) {
 	account, untold := v.of.left()
 	for v.left.reservations != nil {
 		sh, n := v.left.reservations.shard, 0
@@ -188,7 +188,7 @@ func (c *Tx) beginClosing(now clock.Time, cl *Client) *closing {
 
 // turn gives back as much as the round's budget allows, of a client that has left like that. It returns false when
 // all is given back.
-func (v *closing) turn(c *Tx, now clock.Time, how Departure) (more bool) {
+func (v *closing) turn(c *Tx, now clock.Time, how departure) (more bool) {
 	for {
 		if !v.gather(c, now) || !v.returnAll(c, now, how) {
 			return true
@@ -291,7 +291,7 @@ func (v *closing) gather(c *Tx, now clock.Time) (done bool) {
 }
 
 // returnAll makes the jobs ready, or orphans, or what else their tubes' settings make of jobs whose client has gone.
-func (v *closing) returnAll(c *Tx, now clock.Time, how Departure) (done bool) {
+func (v *closing) returnAll(c *Tx, now clock.Time, how departure) (done bool) {
 	account, untold := v.of.left()
 	onRecord := v.of.reserved.holder != nil
 	var dead shardSet // of a dead tube, whose lock could not be had without a wait
@@ -305,7 +305,7 @@ func (v *closing) returnAll(c *Tx, now clock.Time, how Departure) (done bool) {
 		for ; n < giveBackSlice && sh.moves >= 0 && len(v.jobs) > 0 && v.jobs[0].shard == number; n++ {
 			if r, j := sh.find(v.jobs[0].id); j != nil && sh.reservedBy(v.of.reserved, j) {
 				to := (*shard)(nil)
-				if onRecord || j.ID == untold && how == IsCutOff { // see leave
+				if onRecord || j.ID == untold && how == isCutOff { // see leave
 					to = sh.giveBack(r, j, how.cause())
 				} else {
 					to = sh.forsake(r, j, account, how)

@@ -13,18 +13,18 @@ import (
 // its tube, and names it, is taken for its worker. Nothing that counts reserved jobs notices when one becomes an
 // orphan, or is adopted.
 
-// A Departure is how a client has left.
-type Departure uint8
+// departure is how a client has left.
+type departure uint8
 
 const (
-	IsCutOff    Departure = iota // its connection has ended
-	HasQuit                      // so it has said: what it has reserved is for others at once
-	ServerStops                  // the server ends it because it stops itself: nothing has failed
+	isCutOff    departure = iota // its connection has ended
+	hasQuit                      // so it has said: what it has reserved is for others at once
+	serverStops                  // the server ends it because it stops itself: nothing has failed
 )
 
 // cause is how reservations end with the client.
-func (how Departure) cause() cause {
-	if how == ServerStops {
+func (how departure) cause() cause {
+	if how == serverStops {
 		return byStop
 	}
 	return byDisconnect
@@ -36,7 +36,7 @@ type orphans struct {
 	ReservationSet
 	tube    *tube
 	account string    // its clients adopt them, and those of no account; "" for all clients
-	how     Departure // of their workers
+	how     departure // of their workers
 	end     bool      // all of them, now: the tube does not linger any more
 }
 
@@ -54,9 +54,9 @@ func (sh *shard) countLingering(x *journal.Setting, n int64) {
 func (e *Shards) Lingers() bool { return e.lingering.Load() > 0 }
 
 // forsake ends the reservation of a client that has left, or makes an orphan of its job. The result is that of lapse.
-func (sh *shard) forsake(r ref, j *job, account string, how Departure) (taken *shard) {
+func (sh *shard) forsake(r ref, j *job, account string, how departure) (taken *shard) {
 	t := sh.tubes[j.tube]
-	if how == HasQuit || !t.lingers() {
+	if how == hasQuit || !t.lingers() {
 		return sh.giveBack(r, j, how.cause())
 	}
 	sh.orphan(r, j, account, how)
@@ -64,14 +64,14 @@ func (sh *shard) forsake(r ref, j *job, account string, how Departure) (taken *s
 }
 
 // orphan makes an orphan of a job in a tube that lingers.
-func (sh *shard) orphan(r ref, j *job, account string, how Departure) {
+func (sh *shard) orphan(r ref, j *job, account string, how departure) {
 	t := sh.tubes[j.tube]
 	o := t.orphansOf(account, how)
 	sh.hand(r, j, &o.oldest, min(j.at(), sh.now+clock.Seconds(t.policy.Linger)))
 }
 
 // orphansOf are those of the tube that come from there, to which others may be added.
-func (t *tube) orphansOf(account string, how Departure) *orphans {
+func (t *tube) orphansOf(account string, how departure) *orphans {
 	for _, o := range t.orphans {
 		if o.account == account && o.how == how && !o.end {
 			return o
