@@ -78,9 +78,19 @@ type Reservations interface {
 
 // A Log is a journal with the further methods that it has, each of them nil if it has not. Any goroutine may use it.
 type Log struct {
-	Journal Journal
-	Lead    Barrier
-	Holds   Holds
+	Journal      Journal
+	Lead         Barrier
+	Holds        Holds
+	Reservations Reservations
+}
+
+// LogOf is the journal j, nil for none, with the further methods that it has.
+func LogOf(j Journal) (l Log) {
+	l.Journal = j
+	l.Lead, _ = j.(Barrier)
+	l.Holds, _ = j.(Holds)
+	l.Reservations, _ = j.(Reservations)
+	return l
 }
 
 // RecordsAll reports whether all who read the journal can read whatever this program writes, but for what

@@ -15,7 +15,7 @@ func TestSettingTheWallClockMovesNoDeadline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFile(nil)
 			s := newLimitedSim(100, 1, Limits{})
-			s.engine.cfg.Journal = f
+			s.engine.log.Journal = f
 			s.engine.ClockSet(day)
 			c, worker := s.open(), s.open()
 			c.expect(t, "INSERTED 1\r\n", "put 0 1800 9 0\r\n\r\n")

@@ -246,7 +246,7 @@ func (c *Tx) recordClose(hs *ReservationSet) journal.Pos {
 	if h.gone != 0 {
 		return h.gone
 	}
-	pos, _ := c.shared.holds.Close(h.Session) // it fails only if another server has taken over
+	pos, _ := c.shared.log.Holds.Close(h.Session) // it fails only if another server has taken over
 	return pos
 }
 

@@ -192,7 +192,7 @@ func TestDigestsDifferInWhateverIsOnRecord(t *testing.T) {
 func TestADigestDoesNotTellReservedJobsFromReadyOnes(t *testing.T) {
 	s := newSim(100, 1)
 	defer s.engine.Discard()
-	s.engine.cfg.Journal = newFile(nil)
+	s.engine.log.Journal = newFile(nil)
 	c := s.open()
 	c.say("put 0 0 1 1", "a", "put 0 1 9 1", "b")
 	want := s.engine.digestAt(t, s.now+2*clock.Second)

@@ -277,7 +277,7 @@ func TestAWaitingSessionIsShownWhileAnotherLoopClaimsIt(t *testing.T) {
 	waiting, other := s.open(), s.open()
 	waiting.say("reserve")
 	shown := make(chan uint64, 1)
-	s.engine.cfg.Journal = &halting{file: newFile(nil), put: func() {
+	s.engine.log.Journal = &halting{file: newFile(nil), put: func() {
 		go func() {
 			defer close(shown)
 			jobs, _, _, _ := waiting.loop.by().HeldBy(s.now, clientOf(&waiting.session), nil, 1)

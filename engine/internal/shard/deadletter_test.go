@@ -94,7 +94,7 @@ func TestALongListOfSettingsLetsOthersHaveTheirTurns(t *testing.T) {
 func newJudged(t *testing.T, n int, limits Limits) (*sim, *file, *simConn) {
 	s := newLimitedSim(100_000, 1, limits)
 	f := newFile(nil)
-	s.engine.cfg.Journal = f
+	s.engine.log.Journal = f
 	c := s.open()
 	c.expect(t, "DLQ_SET\r\nINSERTED 1\r\nRESERVED 1 1\r\na\r\n", "set-dlq default %d dead\r\nput 0 0 1 1\r\na\r\nreserve\r\n", n)
 	return s, f, c
@@ -138,7 +138,7 @@ func TestWithoutRoomForADeadLetterTheReleaseIsRefusedAndTheTimeOutIsNot(t *testi
 func TestATimeOutWithoutRoomForItsDeadLetterHandsOverTheMostUrgentJob(t *testing.T) {
 	s := newSim(100_000, 1)
 	f := newFile(nil)
-	s.engine.cfg.Journal = f
+	s.engine.log.Journal = f
 	a, b := s.open(), s.open()
 	a.expect(t, "INSERTED 1\r\nRESERVED 1 1\r\na\r\nINSERTED 2\r\nDLQ_SET\r\nPAUSED\r\n",
 		"put 1 0 1 1\r\na\r\nreserve\r\nput 2 0 9 1\r\nb\r\nset-dlq default 1 default\r\npause-tube default 2\r\n")
@@ -331,7 +331,7 @@ func TestAStockEngineKeepsSettingsAndDoesNotGoByThem(t *testing.T) {
 	s := newSim(100, 1)
 	s.engine.cfg.Stock = true
 	f := newFile(nil)
-	s.engine.cfg.Journal = f
+	s.engine.log.Journal = f
 	follower := s.engine.Follow(0)
 	want := journal.DeadLetters("default", 1, "dead")
 	if err := follower.Setting(&want); err != nil {

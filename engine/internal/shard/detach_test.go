@@ -36,7 +36,7 @@ func (s *sim) change(t *testing.T) bool {
 	old := s.engine
 	old.Hold(true)
 	cfg := old.config
-	cfg.Journal = old.cfg.Journal
+	cfg.Journal = old.log.Journal
 	e := New(cfg)
 	const by = clock.Time(77 * time.Hour)
 	f := e.Follow(s.now + by)

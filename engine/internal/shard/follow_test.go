@@ -186,7 +186,7 @@ func followAnother(t *testing.T, onRecord bool) {
 	rapid.Check(t, func(t *rapid.T) {
 		leader := newSim(1000, 1)
 		record := &tape{file: newFile(t)}
-		leader.engine.cfg.Journal = record
+		leader.engine.log.Journal = record
 		if onRecord {
 			leader.onRecord(record)
 		}

@@ -136,8 +136,8 @@ func (f *Follower) endHolds(now clock.Time) {
 	for _, id := range slices.Sorted(maps.Keys(f.absent)) {
 		s := f.absent[id]
 		var pos journal.Pos
-		if f.shared.holds != nil && s.count(&f.tx, now, math.MaxInt) > 0 {
-			pos, _ = f.shared.holds.Close(id) // it fails only if another server has taken over, which nobody is told then
+		if f.shared.log.Holds != nil && s.count(&f.tx, now, math.MaxInt) > 0 {
+			pos, _ = f.shared.log.Holds.Close(id) // it fails only if another server has taken over, which nobody is told then
 		}
 		f.end(s, now, pos)
 	}

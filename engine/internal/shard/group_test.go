@@ -172,7 +172,7 @@ func TestAFiringWaitsForRoom(t *testing.T) {
 	for _, err := range []error{journal.ErrRoom, journal.ErrNoSpace, journal.ErrBusy} {
 		s := newSim(100, 1)
 		f := newFile(nil)
-		s.engine.cfg.Journal = f
+		s.engine.log.Journal = f
 		c := s.open()
 		c.expect(t, "INSERTED 1\r\nINSERTED 2\r\n", "%s%s", put1("grp:g"), put1("aft:g"))
 		f.err = err
@@ -193,7 +193,7 @@ const firingRetryDuration = time.Duration(firingRetry)
 func TestAJobThatIsToBeFiredMayMove(t *testing.T) {
 	s := newSim(100, 1)
 	f := newFile(nil)
-	s.engine.cfg.Journal = f
+	s.engine.log.Journal = f
 	c := s.open()
 	c.expect(t, "INSERTED 1\r\nINSERTED 2\r\n", "%s%s", put1("grp:g"), put1("aft:g"))
 	f.err = journal.ErrNoSpace
@@ -339,7 +339,7 @@ func TestGroupsCountOnceAgainstTheLimitOnKeys(t *testing.T) {
 func TestARefusedPutLeavesItsGroupsAsTheyWere(t *testing.T) {
 	s := newSim(100, 1)
 	f := newFile(nil)
-	s.engine.cfg.Journal = f
+	s.engine.log.Journal = f
 	c := s.open()
 	c.expect(t, "INSERTED 1\r\n", "%s", put1("grp:h"))
 	f.err = journal.ErrNoSpace

@@ -99,7 +99,7 @@ func (sh *shard) recordHold(s *holder, j *job, end clock.Time, reserves uint32, 
 			h.Offset = 0
 		}
 	}
-	pos, err := sh.shared.holds.Hold(&h)
+	pos, err := sh.shared.log.Holds.Hold(&h)
 	if err != nil {
 		return 0, err
 	}

@@ -28,7 +28,7 @@ type mark struct {
 	at  clock.Time
 }
 
-func (sh *shard) journaled() bool { return sh.shared.cfg.Journal != nil }
+func (sh *shard) journaled() bool { return sh.shared.log.Journal != nil }
 
 // recorded notes that the shard has something on record up to pos.
 func (sh *shard) recorded(pos journal.Pos) {
@@ -39,7 +39,7 @@ func (sh *shard) recorded(pos journal.Pos) {
 // became ready at since, or 0 when its record is committed for certain. A job is seldom handed out
 // before that, and then waits for no more than the commit that is under way.
 func (sh *shard) dependsOn(since clock.Time) journal.Pos {
-	log, s := sh.shared.cfg.Journal, &sh.journal
+	log, s := sh.shared.log.Journal, &sh.journal
 	if log == nil || since < s.committed {
 		return 0
 	}
@@ -67,7 +67,7 @@ func (sh *shard) record(j *job, ch *change, out *reply.Output) error {
 
 // recordChange is record where there is a journal.
 func (sh *shard) recordChange(j *job, ch *change, out *reply.Output) error {
-	log, r := sh.shared.cfg.Journal, sh.describe(j, ch)
+	log, r := sh.shared.log.Journal, sh.describe(j, ch)
 	if by := out.Source(); by != nil {
 		r.Origin = by.Origin()
 	}
@@ -79,7 +79,7 @@ func (sh *shard) recordChange(j *job, ch *change, out *reply.Output) error {
 		sh.recordedPut(j, ticket, out)
 		return nil
 	}
-	if ch.to == reserved && sh.shared.holds != nil && sh.shared.holds.RecordsHolds() {
+	if ch.to == reserved && sh.shared.log.Holds != nil && sh.shared.log.Holds.RecordsHolds() {
 		r.State = journal.Stays
 	}
 	pos, err := log.Update(r)
@@ -128,9 +128,9 @@ func (sh *shard) recordDelete(j *job, out *reply.Output) error {
 	var pos journal.Pos
 	var err error
 	if by := out.Source().Origin(); by == (journal.Origin{}) {
-		pos, err = sh.shared.cfg.Journal.Delete(j.ID, sh.former(j))
+		pos, err = sh.shared.log.Journal.Delete(j.ID, sh.former(j))
 	} else {
-		pos, err = sh.shared.holds.DeleteFor(j.ID, sh.former(j), by)
+		pos, err = sh.shared.log.Holds.DeleteFor(j.ID, sh.former(j), by)
 	}
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func (e *Shards) Migrate(id uint64, segment uint32) error {
 	}
 	ch := sh.present(j)
 	r := sh.describe(j, &ch)
-	ticket, err := e.cfg.Journal.Move(r, sh.former(j))
+	ticket, err := e.log.Journal.Move(r, sh.former(j))
 	if err != nil {
 		return err
 	}
@@ -193,6 +193,4 @@ func (sh *shard) recordTaken(j *job, out *reply.Output) error {
 }
 
 // Log is the journal, in the sight of loops and commands.
-func (e *Shards) Log() record.Log {
-	return record.Log{Journal: e.cfg.Journal, Lead: e.barrier, Holds: e.holds}
-}
+func (e *Shards) Log() record.Log { return e.log }

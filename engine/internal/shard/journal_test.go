@@ -500,7 +500,7 @@ func (r *rig) restart(after clock.Time) *rig {
 func TestStatisticsOfATubeWaitForWhatTheyCount(t *testing.T) {
 	s := newSim(100, 1)
 	f := newFile(nil)
-	s.engine.cfg.Journal = f
+	s.engine.log.Journal = f
 	c, other := s.open(), s.open()
 	for _, line := range []string{"put 0 0 9 1\r\nx", "reserve-job 1", "bury 1 0", "kick 1", "put 0 9 9 1\r\nx"} {
 		c.say(line)

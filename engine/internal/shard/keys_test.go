@@ -88,7 +88,7 @@ func TestTombstonesOfALogGoByTheWallClock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSim(100, 1)
 			f := newFile(nil)
-			s.engine.cfg.Journal = f
+			s.engine.log.Journal = f
 			r := journal.Record{
 				ID: 1, State: journal.Deleted, Due: s.engine.wall(0) + int64(x.due), Tube: "default",
 				Keys: journal.Keys{Unique: "k", Seconds: 10},
@@ -138,7 +138,7 @@ func TestLimitsSleepInAStockServer(t *testing.T) {
 		s := newSim(100, 1)
 		s.engine.cfg.Stock = stock
 		f := newFile(nil)
-		s.engine.cfg.Journal = f
+		s.engine.log.Journal = f
 		follower := s.engine.Follow(0)
 		keys := journal.Keys{Limited: "c", Limit: 1}
 		for id := range uint64(2) {
@@ -253,7 +253,7 @@ func TestUniqueKeysNamedLikeTheirTubesDoNotShareABucket(t *testing.T) {
 func TestAFlushOfTombstonesWaitsForRoom(t *testing.T) {
 	s := newSim(100, 1)
 	f := &cramped{file: newFile(nil), room: true}
-	s.engine.cfg.Journal = f
+	s.engine.log.Journal = f
 	c := s.open()
 	for i := range 3 {
 		c.expect(t, fmt.Sprintf("INSERTED %d\r\nDELETED\r\n", i+1), "put 0 0 9 0 idp:k%d:1000\r\n\r\ndelete %d\r\n", i, i+1)
@@ -276,7 +276,7 @@ func TestADeletedJobKeepsItsKeyNoLongerThanItMay(t *testing.T) {
 	limits := Limits{Keys: 1, KeySeconds: 100}
 	s := newLimitedSim(100, 1, limits)
 	f := newFile(nil)
-	s.engine.cfg.Journal = f
+	s.engine.log.Journal = f
 	c := s.open()
 	c.expect(t, "INSERTED 1\r\nDELETED\r\n", "put 0 0 9 1 idp:k:4294967295\r\na\r\ndelete 1\r\n")
 	s.Wait(99 * time.Second)

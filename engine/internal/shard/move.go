@@ -217,14 +217,14 @@ func (sh *shard) rekey(t *tube, j *job, k *keyed, keys journal.Keys) {
 // it.
 func (sh *shard) recordMove(j, moved *job, t *tube, ch *change, keys journal.Keys, out *reply.Output) error {
 	e := sh.shared
-	if e.cfg.Journal == nil {
+	if e.log.Journal == nil {
 		return nil
 	}
 	r := &sh.journal.record
 	*r = e.recordOf(j, ch, t.name, sh.body(j))
 	r.Keys = keys
 	r.Origin = out.Source().Origin()
-	ticket, err := e.cfg.Journal.Replace(r, sh.former(j))
+	ticket, err := e.log.Journal.Replace(r, sh.former(j))
 	if err != nil {
 		return err
 	}

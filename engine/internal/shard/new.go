@@ -67,12 +67,7 @@ func (e *Shards) ClockSet(start time.Time) {
 }
 
 // recordIn makes changes go into a journal, nil for none.
-func (e *Shards) recordIn(j record.Journal) {
-	e.cfg.Journal = j
-	e.barrier, _ = j.(record.Barrier)
-	e.holds, _ = j.(record.Holds)
-	e.reservations, _ = j.(record.Reservations)
-}
+func (e *Shards) recordIn(j record.Journal) { e.log = record.LogOf(j) }
 
 // Discard ends the shards and gives the memory of their jobs back to the system before it
 // returns; what they have on the collected heap is garbage then. The loops must have ended, no

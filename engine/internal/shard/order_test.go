@@ -28,7 +28,7 @@ func (f *finder) Put(r *journal.Record) (journal.Ticket, error) {
 func TestAJobCanBeFoundBeforeItIsOnRecord(t *testing.T) {
 	s := newSim(100, 1)
 	f := &finder{file: newFile(nil), engine: s.engine}
-	s.engine.cfg.Journal = f
+	s.engine.log.Journal = f
 	c := s.open()
 	c.expect(t, "INSERTED 1\r\nINSERTED 2\r\n", "put 0 0 9 1\r\nx\r\nput 0 10 9 1\r\nx\r\n")
 	if len(f.missed) > 0 {
@@ -65,7 +65,7 @@ func TestALargeBodyIsRecordedWithoutTheLockOfItsShard(t *testing.T) {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			s := newSim(200_000, 1)
 			f := &watchful{cramped: &cramped{file: newFile(nil), room: true}, engine: s.engine}
-			s.engine.cfg.Journal = f
+			s.engine.log.Journal = f
 			c := s.open()
 			body := strings.Repeat("x", size)
 			// In one piece and in several, ready and delayed.
@@ -96,7 +96,7 @@ func TestALargeBodyIsRecordedWithoutTheLockOfItsShard(t *testing.T) {
 func TestALargePutThatFailsAfterItsRecordIsTakenOffTheRecord(t *testing.T) {
 	s := newSim(200_000, 1)
 	f := &cramped{file: newFile(nil), room: true}
-	s.engine.cfg.Journal = f
+	s.engine.log.Journal = f
 	c := s.open()
 	body := strings.Repeat("x", 100_000)
 	c.expect(t, "", "put 0 0 9 %d\r\n%s", len(body), body)

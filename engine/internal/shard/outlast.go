@@ -14,13 +14,13 @@ import (
 // closing.leave.
 
 // outlasts reports whether what is reserved in the tube is on record.
-func (t *tube) outlasts() bool { return t.lingers() && t.shard.shared.reservations != nil }
+func (t *tube) outlasts() bool { return t.lingers() && t.shard.shared.log.Reservations != nil }
 
 // recordReserved records that a job of a tube that outlasts the server is reserved until end, and was so often then.
 // It returns the position behind, 0 if there is no room for the record: then the job is ready after a restart.
 func (sh *shard) recordReserved(j *job, end clock.Time, reserves uint32) journal.Pos {
 	h := journal.Hold{ID: j.ID, End: sh.shared.wall(end), Reserves: reserves}
-	pos, err := sh.shared.reservations.Hold(&h)
+	pos, err := sh.shared.log.Reservations.Hold(&h)
 	if err != nil {
 		return 0
 	}

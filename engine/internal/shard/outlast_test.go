@@ -138,7 +138,7 @@ func TestAHoldOnRecordEndsByItself(t *testing.T) {
 // stands before.
 func TestCompactionMovesAHoldAlongWithItsJob(t *testing.T) {
 	s, _ := lingeringSim(t)
-	f := s.engine.cfg.Journal.(*holdingFile)
+	f := s.engine.log.Journal.(*holdingFile)
 	before := f.holds[1]
 	if err := s.engine.Migrate(1, f.jobs[1].segment); err != nil {
 		t.Fatal(err)

@@ -135,7 +135,7 @@ var errNoMemory = errors.New("there is no room for a job")
 // the put are the loop's then.
 func (c *Tx) setExpiry(t *tube, in *Incoming) {
 	p := t.policy
-	if p == nil || p.Expire == 0 || in.timed || !c.shared.Log().RecordsAll() {
+	if p == nil || p.Expire == 0 || in.timed || !c.shared.log.RecordsAll() {
 		return
 	}
 	before, keys := keysFootprint(in.keys), &c.keys
@@ -154,7 +154,7 @@ func (c *Tx) admit(t *tube, size uint32, keys *journal.Keys) (account *account.T
 	if keys == nil && account == nil {
 		return nil, c.charge(size, nil)
 	}
-	if keys != nil && keys.Terms != nil && !c.shared.Log().RecordsAll() {
+	if keys != nil && keys.Terms != nil && !c.shared.log.RecordsAll() {
 		return nil, false
 	}
 	if account != nil && !account.Admit(jobFootprint(size, keys)) {
@@ -240,9 +240,9 @@ func (c *Tx) unrecord(t *tube, in *Incoming, by *reply.Source) error {
 	former := journal.Former{Segment: in.ticket.Segment, Size: journal.Size(t.name, int(in.size))}
 	var err error
 	if origin := by.Origin(); origin == (journal.Origin{}) {
-		_, err = c.shared.cfg.Journal.Delete(in.id, former)
+		_, err = c.shared.log.Journal.Delete(in.id, former)
 	} else { // or else it would look like the delete of a job that was put
-		_, err = c.shared.holds.DeleteFor(in.id, former, origin)
+		_, err = c.shared.log.Holds.DeleteFor(in.id, former, origin)
 	}
 	if !errors.Is(err, journal.ErrRoom) {
 		c.ahead[in.era].Add(-1)
@@ -256,7 +256,7 @@ func (c *Tx) unrecord(t *tube, in *Incoming, by *reply.Source) error {
 // job is known only under that lock.
 func (c *Tx) recordLarge(t *tube, in *Incoming, out *reply.Output) (err error) {
 	e := c.shared
-	if e.cfg.Journal == nil || in.size < pinnedSize || in.ticket.Segment != 0 || in.keys != nil {
+	if e.log.Journal == nil || in.size < pinnedSize || in.ticket.Segment != 0 || in.keys != nil {
 		return nil
 	}
 	var j job
@@ -267,7 +267,7 @@ func (c *Tx) recordLarge(t *tube, in *Incoming, out *reply.Output) (err error) {
 	r.Origin = out.Source().Origin()
 	in.era = e.era.Load() & 1
 	c.ahead[in.era].Add(1)
-	if in.ticket, err = e.cfg.Journal.Put(&r); err != nil {
+	if in.ticket, err = e.log.Journal.Put(&r); err != nil {
 		c.ahead[in.era].Add(-1)
 	}
 	return err

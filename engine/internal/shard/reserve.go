@@ -137,7 +137,7 @@ func (c *Tx) ReserveJob(
 	pos := sh.dependsOn(since)
 	// If the reservation is on record, that alone takes the job from where it is.
 	if cl.reserved == nil || cl.reserved.holder == nil {
-		if err := sh.recordTaken(j, out); errors.Is(err, journal.ErrRoom) || err != nil && sh.shared.barrier != nil {
+		if err := sh.recordTaken(j, out); errors.Is(err, journal.ErrRoom) || err != nil && sh.shared.log.Lead != nil {
 			sh.unlock(c)
 			return false, err
 		}

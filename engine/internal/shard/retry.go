@@ -151,12 +151,12 @@ func (t *tube) recordsFailures() bool {
 // recordLapse puts on record what becomes of a job whose reservation has lapsed. For the end of a
 // hold, without which the next server would think that the job is held, the journal always has room.
 func (sh *shard) recordLapse(j *job, ch *change) error {
-	log := sh.shared.cfg.Journal
+	log := sh.shared.log.Journal
 	if log == nil {
 		return nil
 	}
 	record := log.Update
-	if holds := sh.shared.holds; holds != nil && sh.onRecord(j) {
+	if holds := sh.shared.log.Holds; holds != nil && sh.onRecord(j) {
 		record = holds.EndHold
 	}
 	pos, err := record(sh.describe(j, ch))

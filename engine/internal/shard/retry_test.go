@@ -80,7 +80,7 @@ func TestABackOffThatFindsNoRoomIsRefusedOrDoesNotBegin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSim(100, 1)
 			f := newFile(nil)
-			s.engine.cfg.Journal = f
+			s.engine.log.Journal = f
 			c, other := s.open(), s.open()
 			c.expect(t, "TUBE_SET\r\nINSERTED 1\r\nRESERVED 1 1\r\na\r\n", "set-tube default retry-min=5 disconnects=1\r\nput 0 0 1 1\r\na\r\nreserve\r\n")
 			f.err = journal.ErrNoSpace
@@ -111,7 +111,7 @@ func TestABackOffThatFindsNoRoomIsRefusedOrDoesNotBegin(t *testing.T) {
 func TestEveryCauseOfABackOffIsOnRecord(t *testing.T) {
 	s := newSim(100, 1)
 	f := newFile(nil)
-	s.engine.cfg.Journal = f
+	s.engine.log.Journal = f
 	c, other := s.open(), s.open()
 	c.expect(t, "TUBE_SET\r\nINSERTED 1\r\n", "set-tube default retry-min=5 retry-jitter=0 disconnects=1\r\nput 0 0 1 1\r\na\r\n")
 	for attempt, end := range []func(){
@@ -143,7 +143,7 @@ func TestEveryCauseOfABackOffIsOnRecord(t *testing.T) {
 func TestAServerThatStopsCountsNoAttempt(t *testing.T) {
 	s := newSim(100, 1)
 	f := newFile(nil)
-	s.engine.cfg.Journal = f
+	s.engine.log.Journal = f
 	c := s.open()
 	c.expect(t, "TUBE_SET\r\nINSERTED 1\r\nRESERVED 1 1\r\na\r\n", "set-tube default attempts=1 retry-min=5 disconnects=1\r\nput 0 0 9 1\r\na\r\nreserve\r\n")
 	before := f.pos
@@ -174,7 +174,7 @@ func TestManyReservationsOfAClientThatHasGoneAreJudgedInTurns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSim(size, 1)
 			f := newFile(nil)
-			s.engine.cfg.Journal = f
+			s.engine.log.Journal = f
 			c := s.open()
 			from, to := s.engine.tubeIn(2, "from"), s.engine.tubeIn(1, "to")
 			c.ask(t, "set-tube %s disconnects=1 %s\r\n", from, strings.ReplaceAll(x.keys, "%s", to))

@@ -78,7 +78,7 @@ func (s *sim) sessions() (list []*Session) {
 func newCramped(t *testing.T) (*sim, *cramped, *simConn) {
 	s := newSim(200_000, 1)
 	f := &cramped{file: newFile(nil), room: true}
-	s.engine.cfg.Journal = f
+	s.engine.log.Journal = f
 	c := s.open()
 	c.say(
 		"put 1 0 9 1", "a", "put 0 0 9 1", "b", "put 0 0 9 1", "c", "put 0 9 9 1", "d",
@@ -258,7 +258,7 @@ func TestRoomThatComesWhileACommandIsRefusedIsNotMissed(t *testing.T) {
 func TestAKickOverSeveralTurnsDependsOnItsRecordsWhenItIsAnswered(t *testing.T) {
 	s := newSim(100, 1)
 	f := newFile(nil)
-	s.engine.cfg.Journal = f
+	s.engine.log.Journal = f
 	c := s.open()
 	c.putMany(t, 1, 3*kickSlice, "put 0 9 9 0\r\n\r\n")
 	c.out.Pos = 0

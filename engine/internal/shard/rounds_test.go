@@ -541,7 +541,7 @@ func TestWhatIsDoneBeforeTheJournalIsFullIsTakenOffTheBudget(t *testing.T) {
 	for _, command := range []string{"kick 100", "flush-tube default", "move-tube default delayed other 100"} {
 		s := newSim(100, 1)
 		f := &filling{cramped: &cramped{file: newFile(nil), room: true}, left: n * n}
-		s.engine.cfg.Journal = f
+		s.engine.log.Journal = f
 		c := s.open()
 		c.putMany(t, 1, n, "put 0 9 9 0\r\n\r\n")
 		f.left = done

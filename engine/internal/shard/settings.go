@@ -33,7 +33,7 @@ func (sh *shard) set(x *journal.Setting, out *reply.Output) error {
 		var err error
 		recorded := *x
 		recorded.Origin = out.Source().Origin()
-		if pos, err = e.cfg.Journal.Set(&recorded); err != nil {
+		if pos, err = e.log.Journal.Set(&recorded); err != nil {
 			if fresh {
 				e.settings.Cancel()
 			}

@@ -24,7 +24,8 @@ import (
 
 // Shards is what the shards have in common. What is not marked otherwise does not change.
 type Shards struct {
-	cfg      settled      // the journal changes when a standby begins to serve
+	cfg      settled
+	log      record.Log   // another one when a standby begins to serve
 	start    atomic.Int64 // wall clock at Time 0, nanoseconds since 1970
 	seed     maphash.Seed
 	shards   []*shard
@@ -35,10 +36,6 @@ type Shards struct {
 	memory   quota.Pool // of Limits.Memory
 	usage    usage
 	groups   groups.Table
-	barrier  record.Barrier // the journal's, nil if it has none
-	holds    record.Holds   // the journal's, nil if it has none
-
-	reservations record.Reservations // the journal's, nil if it has none
 
 	// defaultTube always exists. emptyTube, of its name and shard, is in no list and always empty: it takes the place of
 	// the first one for those who may not have that.
@@ -59,9 +56,8 @@ type Shards struct {
 
 // A settled is what all shards go by.
 type settled struct {
-	Limits  Limits
-	Journal record.Journal
-	Stock   bool // see Config.Stock
+	Limits Limits
+	Stock  bool // see Config.Stock
 }
 
 // A shard holds some of the tubes with all their jobs, reservations and timers,

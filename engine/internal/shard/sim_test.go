@@ -177,7 +177,7 @@ func (s *sim) Restart() error {
 		s.restart()
 		return nil
 	}
-	f, next := s.engine.cfg.Journal.(*holdingFile), s.engine.ids.Last.Load()+1
+	f, next := s.engine.log.Journal.(*holdingFile), s.engine.ids.Last.Load()+1
 	cfg := s.engine.config
 	cfg.Journal = f
 	s.make(cfg, len(s.loops))

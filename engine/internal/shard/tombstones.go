@@ -51,7 +51,7 @@ func (sh *shard) makeTombstone(r ref, j *job, out *reply.Output) error {
 		*x = journal.Record{
 			ID: j.ID, State: journal.Deleted, Due: sh.shared.wall(end), Tube: t.name, Keys: left, Origin: out.Source().Origin(),
 		}
-		ticket, err := sh.shared.cfg.Journal.Replace(x, sh.former(j))
+		ticket, err := sh.shared.log.Journal.Replace(x, sh.former(j))
 		if err != nil {
 			return err
 		}

@@ -183,7 +183,7 @@ func (c *Tx) lockJobWith(
 
 // notFound ends an operation on a job that is in no shard: out depends on the last ends in all of them.
 func (e *Shards) notFound(out *reply.Output) error {
-	if e.cfg.Journal != nil {
+	if e.log.Journal != nil {
 		for _, sh := range e.shards {
 			out.DependOn(sh.dependsOnEnds())
 		}

@@ -146,7 +146,7 @@ func (c *Tx) Margin(now clock.Time, cl *Client) (soon clock.Time, waits bool) {
 
 // endsWatched is the position on which an answer depends that says that no tube has a job that the client watches.
 func (c *Tx) endsWatched(cl *Client) (pos journal.Pos) {
-	if c.shared.cfg.Journal == nil {
+	if c.shared.log.Journal == nil {
 		return 0
 	}
 	for set := cl.watchedShards; set != 0; set &= set - 1 {

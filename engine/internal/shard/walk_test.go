@@ -53,7 +53,7 @@ func walkOver(t *testing.T, onRecord bool) {
 	rapid.Check(t, func(t *rapid.T) {
 		leader := newSim(100_000, 1)
 		record := &tape{file: newFile(t)}
-		leader.engine.cfg.Journal = record
+		leader.engine.log.Journal = record
 		if onRecord {
 			leader.onRecord(record)
 		}
