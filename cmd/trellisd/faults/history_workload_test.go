@@ -26,6 +26,7 @@ type Workload struct {
 	Seed     uint64          // of what clients choose; 0 is by chance
 	Full     bool            // a disk may be: commands are refused for want of room
 	Waits    bool            // clients wait for jobs, now and then, send some commands at once, and half-close
+	Recorded bool            // a reply of which they may have got a part is on record, and so they can get the rest
 	Rest     time.Duration   // of each client before each command, at most; 0 is none
 
 	pools map[string]*pool // by tube
@@ -199,8 +200,8 @@ func (w *Workload) client(ctx context.Context, c *Client, p *pool, rng *rand.Ran
 func (w *Workload) command(c *Client, p *pool, rng *rand.Rand) error {
 	if held := c.Holds(); len(held) > 0 && (len(held) > 3 || rng.IntN(2) == 0) {
 		id := held[rng.IntN(len(held))]
-		if w.Waits && rng.IntN(2) == 0 {
-			return finishAndReserve(c, p, id, rng)
+		if w.Waits && (!w.Recorded || p.dead || p.keyed) && rng.IntN(2) == 0 {
+			return w.finishAndReserve(c, p, id, rng)
 		}
 		return finish(c, p, id, rng)
 	}
@@ -283,7 +284,7 @@ func (w *Workload) command(c *Client, p *pool, rng *rand.Rand) error {
 // size is that of a small body, mostly; of clients that do not send one command after the other it is now and then more
 // than may be under way.
 func (w *Workload) size(rng *rand.Rand) int {
-	if w.Waits && rng.IntN(3) == 0 {
+	if w.Waits && !w.Recorded && rng.IntN(3) == 0 {
 		return rng.IntN(60_000)
 	}
 	return rng.IntN(200)
@@ -291,10 +292,13 @@ func (w *Workload) size(rng *rand.Rand) int {
 
 // finishAndReserve finishes a job, asks for the next one at once, and waits for that. Now and then the client sends no
 // more then.
-func finishAndReserve(c *Client, p *pool, id uint64, rng *rand.Rand) error {
+func (w *Workload) finishAndReserve(c *Client, p *pool, id uint64, rng *rand.Rand) error {
 	wait := rng.IntN(5)
 	ops := []Op{
 		{Verb: []Verb{Touch, Delete, StatsJob}[rng.IntN(3)], ID: id}, {Verb: Reserve, Wait: time.Duration(wait) * time.Second},
+	}
+	if w.Recorded && ops[0].Verb == StatsJob {
+		ops[0].Verb = Touch
 	}
 	c.leaves = rng.IntN(8) == 0
 	err := c.doAll(ops, fmt.Sprintf("%s %d\r\nreserve-with-timeout %d\r\n", ops[0].Verb, id, wait))

@@ -358,7 +358,9 @@ func (c *group) live(rec *faults.Recorder) {
 			m.clock.set(2, 0)
 		}
 	}
-	w := &faults.Workload{Recorder: rec, Clients: p.clients, Jobs: 6, Seed: p.seed, Full: true, Waits: true, Rest: p.rest}
+	w := &faults.Workload{
+		Recorder: rec, Clients: p.clients, Jobs: 6, Seed: p.seed, Full: true, Waits: true, Recorded: p.calm, Rest: p.rest,
+	}
 	var addrs []string
 	for _, m := range c.machines {
 		c.world.sleep(time.Millisecond)
