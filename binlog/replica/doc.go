@@ -182,11 +182,11 @@
 // what has passed here since it was applied; a new leader goes on from there, so that time
 // never goes back, nor beyond the last leader's, and clocks are used to measure what passes,
 // never to tell what time it is. As a follower may apply an entry late, delays and times to
-// run may end late by as much after a change of leader, and never early. The one exception is a node that has
-// no entry of a leader that it has heard since its start: there was an outage of unknown
-// length, and it takes its wall clock if that is later. An idle leader that has followers
-// sends an empty batch every 10 s, so that a node that starts knows the time before it may
-// have to lead.
+// run may end late by as much after a change of leader, and never early. The one exception
+// is a node that has no entry of a leader that it has heard since its start: there was an
+// outage of unknown length, and it takes its wall clock if that is later. An idle leader that
+// has followers sends an empty batch every 10 s, so that a node that starts knows the time
+// before it may have to lead.
 //
 // # Snapshots
 //

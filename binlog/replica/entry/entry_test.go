@@ -208,18 +208,27 @@ func thirdRecords() [][]byte {
 }
 
 // thirdEntry has all of them, in a version.
-func thirdEntry(version uint8) []byte {
-	b := append(make([]byte, HeaderSize), slices.Concat(thirdRecords()...)...)
-	third := header
-	third.Format = version
-	third.Seal(b)
+func thirdEntry(version uint8) []byte { return entryOf(version, thirdRecords()...) }
+
+// entryOf is an entry of a version with these records.
+func entryOf(version uint8, records ...[]byte) []byte {
+	b := append(make([]byte, HeaderSize), slices.Concat(records...)...)
+	h := header
+	h.Format = version
+	h.Seal(b)
 	return b
 }
 
 func TestPoliciesAndTermsAreReadInEntriesOfVersionThreeOnly(t *testing.T) {
+	testRecordsSince(t, 3, thirdRecords())
+}
+
+// testRecordsSince tests that records are read in entries of a version and of later ones, and are malformed in others.
+func testRecordsSince(t *testing.T, since uint8, records [][]byte) {
+	t.Helper()
 	var r Reader
 	for version := uint8(1); version <= Newest; version++ {
-		for _, rec := range thirdRecords() {
+		for _, rec := range records {
 			b := append(make([]byte, HeaderSize), rec...)
 			h := header
 			if version > first {
@@ -230,7 +239,7 @@ func TestPoliciesAndTermsAreReadInEntriesOfVersionThreeOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := r.Next()
-			if version < 3 && !errors.Is(err, ErrMalformed) || version >= 3 && (err != nil || !bytes.Equal(got, rec)) {
+			if version < since && !errors.Is(err, ErrMalformed) || version >= since && (err != nil || !bytes.Equal(got, rec)) {
 				t.Errorf("a %v record in an entry of version %d: %v", record.KindOf(rec), version, err)
 			}
 		}
@@ -248,34 +257,9 @@ func fifthRecords() [][]byte {
 }
 
 // fifthEntry has all of them.
-func fifthEntry() []byte {
-	b := append(make([]byte, HeaderSize), slices.Concat(fifthRecords()...)...)
-	fifth := header
-	fifth.Format = 5
-	fifth.Seal(b)
-	return b
-}
+func fifthEntry() []byte { return entryOf(5, fifthRecords()...) }
 
-func TestLingerIsReadInEntriesOfVersionFiveOnly(t *testing.T) {
-	var r Reader
-	for version := uint8(1); version <= Newest; version++ {
-		for _, rec := range fifthRecords() {
-			b := append(make([]byte, HeaderSize), rec...)
-			h := header
-			if version > first {
-				h.Format = version
-			}
-			h.Seal(b)
-			if _, err := r.Reset(b); err != nil {
-				t.Fatal(err)
-			}
-			got, err := r.Next()
-			if version < 5 && !errors.Is(err, ErrMalformed) || version >= 5 && (err != nil || !bytes.Equal(got, rec)) {
-				t.Errorf("a %v record in an entry of version %d: %v", record.KindOf(rec), version, err)
-			}
-		}
-	}
-}
+func TestLingerIsReadInEntriesOfVersionFiveOnly(t *testing.T) { testRecordsSince(t, 5, fifthRecords()) }
 
 // The bytes of a version do not change: members of other programs read them.
 func TestEntriesOfAllVersionsAreAsWritten(t *testing.T) {
