@@ -29,25 +29,23 @@ type Table[H any] struct {
 type Record func(n *journal.Numbers) (journal.Pos, error)
 
 // of lists the numbers of a process. With mu held.
-func (g *Table[H]) of(member, nonce uint64) (list []uint32) {
-	for _, x := range g.list {
-		if x.Member == member && x.Nonce == nonce {
-			for i := range x.Count {
-				list = append(list, x.First+i)
-			}
-		}
-	}
-	return list
+func (g *Table[H]) of(member, nonce uint64) []uint32 {
+	return g.all(func(x *journal.Numbers) bool { return x.Member == member && x.Nonce == nonce })
 }
 
 // Former lists the numbers of other processes of a member than the one with that nonce.
-func (g *Table[H]) Former(member, nonce uint64) (list []uint32) {
+func (g *Table[H]) Former(member, nonce uint64) []uint32 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, x := range g.list {
-		if x.Member == member && x.Nonce != nonce {
-			for i := range x.Count {
-				list = append(list, x.First+i)
+	return g.all(func(x *journal.Numbers) bool { return x.Member == member && x.Nonce != nonce })
+}
+
+// all lists the numbers of the wanted ranges. With mu held.
+func (g *Table[H]) all(wanted func(x *journal.Numbers) bool) (list []uint32) {
+	for i := range g.list {
+		if x := &g.list[i]; wanted(x) {
+			for n := range x.Count {
+				list = append(list, x.First+n)
 			}
 		}
 	}
