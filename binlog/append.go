@@ -91,7 +91,7 @@ func (l *Log) full(r *Record, former journal.Former, moves bool) (Ticket, error)
 	} else {
 		l.count.Written++
 	}
-	t, salt := Ticket{Pos: l.tail, Segment: seg.Index}, seg.salt
+	t, salt := Ticket{Pos: l.tail, Segment: seg.Index, Offset: uint32((seg.used - n) / 8)}, seg.salt
 	if n < encodeOutside {
 		record.EncodeFull(b, salt, r)
 		l.mu.Unlock()

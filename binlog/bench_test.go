@@ -195,7 +195,7 @@ func BenchmarkCommitSynced(b *testing.B) {
 
 type countRestorer struct{ jobs int }
 
-func (c *countRestorer) Full(*Record, uint32) (f journal.Former, err error) {
+func (c *countRestorer) Full(*Record, journal.Place) (f journal.Former, err error) {
 	c.jobs++
 	return f, nil
 }

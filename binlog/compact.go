@@ -127,8 +127,8 @@ func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
 		}
 		switch record.KindOf(b) {
 		case record.Full:
-			id := record.Number(b)
-			if err := l.inRoom(func() error { return l.hooks.Migrate(id, seg.Index) }); err != nil {
+			id, place, body := record.Number(b), seg.place(sc.Offset()-int64(len(b))), record.Body(b)
+			if err := l.inRoom(func() error { return l.hooks.Migrate(id, place, body) }); err != nil {
 				return fmt.Errorf("move job %d: %w", id, err)
 			}
 		case record.Setting, record.Policy:

@@ -6,11 +6,12 @@ import (
 	"syscall"
 	"testing"
 
+	"trellis/binlog/journal"
 	"trellis/binlog/vfs/faultfs"
 )
 
 // openWith opens a log whose compaction asks migrate.
-func (o *owner) openWith(t *testing.T, opts Options, migrate func(id uint64, segment uint32) error) {
+func (o *owner) openWith(t *testing.T, opts Options, migrate func(id uint64, place journal.Place, body []byte) error) {
 	t.Helper()
 	l, err := Open(testDir, opts)
 	if err != nil {
@@ -46,11 +47,11 @@ func TestAJobThatCompactionHasMissedIsMovedLater(t *testing.T) {
 	t.Parallel()
 	o := newOwner()
 	var missed atomic.Bool
-	o.openWith(t, Options{FS: faultfs.New(testDir), SegmentSize: MinSegmentSize}, func(id uint64, segment uint32) error {
+	o.openWith(t, Options{FS: faultfs.New(testDir), SegmentSize: MinSegmentSize}, func(id uint64, place journal.Place, body []byte) error {
 		if missed.CompareAndSwap(false, true) {
 			return nil
 		}
-		return o.migrate(id, segment)
+		return o.migrate(id, place, body)
 	})
 	if _, err := o.put(testRecord(1, 10)); err != nil {
 		t.Fatal(err)
@@ -65,13 +66,13 @@ func TestCompactionThatMetAFullDiskGoesOnWhenThereIsSpace(t *testing.T) {
 	fs := faultfs.New(testDir)
 	asked, moved := make(chan struct{}), make(chan struct{})
 	first := true
-	o.openWith(t, Options{FS: fs, SegmentSize: MinSegmentSize}, func(id uint64, segment uint32) error {
+	o.openWith(t, Options{FS: fs, SegmentSize: MinSegmentSize}, func(id uint64, place journal.Place, body []byte) error {
 		if first {
 			first = false
 			close(asked)
 			<-moved
 		}
-		return o.migrate(id, segment)
+		return o.migrate(id, place, body)
 	})
 	if _, err := o.put(testRecord(1, 10)); err != nil {
 		t.Fatal(err)

@@ -161,9 +161,9 @@ func TestAFullDiskIsNoObstacleToAStart(t *testing.T) {
 	c.fs.Hook(noSpace)
 	for id := uint64(1); ; id++ {
 		c.mu.Lock()
-		segment := c.jobs[id].segment
+		place, body := c.jobs[id].place, c.jobs[id].Body
 		c.mu.Unlock()
-		if err := c.inRoom(func() error { return c.migrate(id, segment) }); errors.Is(err, ErrNoSpace) {
+		if err := c.inRoom(func() error { return c.migrate(id, place, body) }); errors.Is(err, ErrNoSpace) {
 			break
 		} else if err != nil {
 			t.Fatal(err)

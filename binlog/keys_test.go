@@ -123,7 +123,7 @@ func TestCompactionKeepsTombstones(t *testing.T) {
 		c.end(c.nextID)
 		c.log.Flush()
 	}
-	if n := c.jobs[1].segment; n < 5 {
+	if n := c.jobs[1].place.Segment; n < 5 {
 		t.Errorf("the tombstone is still in segment %d", n)
 	}
 	want := c.snapshot()

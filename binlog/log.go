@@ -121,6 +121,11 @@ func (s *segment) limit() int64 { return s.size&^7 - record.SmallSize }
 // capacity is what an empty segment of that size holds in records.
 func capacity(size int64) int64 { return size&^7 - record.HeaderSize - record.SmallSize }
 
+// place is that of a record which begins at that offset.
+func (s *segment) place(off int64) journal.Place {
+	return journal.Place{Segment: s.Index, Offset: uint32(off / 8)}
+}
+
 // end is the position behind what was appended.
 func (s *segment) end() Pos { return s.Base + Pos(s.used) }
 
@@ -128,9 +133,9 @@ func (s *segment) end() Pos { return s.Base + Pos(s.used) }
 // the body in it after it has returned.
 type Restorer interface {
 	// Full tells the whole state of a job, or a tombstone, as of this position.
-	// It replaces all that was told of the id before. The owner keeps segment with the
+	// It replaces all that was told of the id before. The owner keeps place with the
 	// job and returns what it kept before, the zero Former if the id is new.
-	Full(r *Record, segment uint32) (replaced journal.Former, err error)
+	Full(r *Record, place journal.Place) (replaced journal.Former, err error)
 
 	// Update tells a later state of a job: all fields but Tube, TTR, Created, Body and
 	// Keys. An id that the owner does not know is to be ignored.

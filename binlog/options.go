@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"trellis/binlog/journal"
 	"trellis/binlog/record"
 	"trellis/binlog/vfs"
 )
@@ -84,11 +85,12 @@ type Hooks struct {
 	// should say so and end.
 	OnFail func(error)
 
-	// Migrate is called by the log's compaction for a job whose full record may
-	// still be needed in the given segment. If the owner's job of that id has its
-	// latest full record there, the owner calls Move for it, under the same lock
+	// Migrate is called by the log's compaction for a job of which a full record with
+	// that body was read at that place. If the owner's job of that id has its
+	// latest full record in that segment, the owner calls Move for it, under the same lock
 	// as every other change of that job, and returns what Move returned.
 	// Otherwise it does nothing. After ErrRoom, compaction waits without any lock
-	// and calls Migrate again. Without Migrate there is no compaction.
-	Migrate func(id uint64, segment uint32) error
+	// and calls Migrate again. The body is valid until Migrate returns. Without Migrate there
+	// is no compaction.
+	Migrate func(id uint64, place journal.Place, body []byte) error
 }

@@ -90,8 +90,8 @@ func (o *owner) inRoom(do func() error) error {
 
 type ownedJob struct {
 	Record
-	segment uint32
-	size    int64 // of its last full record
+	place journal.Place
+	size  int64 // of its last full record
 }
 
 func newOwner() *owner {
@@ -100,19 +100,19 @@ func newOwner() *owner {
 	return o
 }
 
-func (o *owner) Full(r *Record, segment uint32) (was journal.Former, err error) {
+func (o *owner) Full(r *Record, place journal.Place) (was journal.Former, err error) {
 	j := o.jobs[r.ID]
 	if j != nil {
 		was = j.former()
 	}
-	o.own(r, segment).Body = bytes.Clone(r.Body)
+	o.own(r, place).Body = bytes.Clone(r.Body)
 	return was, nil
 }
 
-// own takes a job whose full record was written to a segment.
-func (o *owner) own(r *Record, segment uint32) *ownedJob {
+// own takes a job whose full record was written to that place.
+func (o *owner) own(r *Record, place journal.Place) *ownedJob {
 	o.disown(r.ID)
-	j := &ownedJob{*r, segment, r.Size()}
+	j := &ownedJob{*r, place, r.Size()}
 	o.jobs[r.ID] = j
 	o.tombstones += j.former().Tombstone
 	return j
@@ -126,7 +126,7 @@ func (o *owner) disown(id uint64) {
 }
 
 func (j *ownedJob) former() journal.Former {
-	f := journal.Former{Segment: j.segment, Size: j.size}
+	f := journal.Former{Segment: j.place.Segment, Size: j.size}
 	if j.State != journal.Deleted {
 		f.Tombstone = journal.TombstoneSize(j.Tube, &j.Keys)
 	}
@@ -178,18 +178,23 @@ func (j *ownedJob) apply(r *Record) {
 	j.Tube, j.Body, j.TTR, j.Created, j.Keys = tube, body, ttr, created, keys
 }
 
-func (o *owner) migrate(id uint64, segment uint32) error {
+func (o *owner) migrate(id uint64, place journal.Place, body []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	j := o.jobs[id]
-	if j == nil || j.segment != segment {
+	switch {
+	case j == nil || j.place.Segment != place.Segment:
 		return nil
+	case place.Offset > j.place.Offset:
+		return fmt.Errorf("job %d has a record behind the one at %v, at %v", id, j.place, place)
+	case j.State != journal.Deleted && !bytes.Equal(body, j.Body):
+		return fmt.Errorf("job %d has another body at %v", id, place)
 	}
 	t, err := o.log.Move(&j.Record, j.former())
 	if err != nil {
 		return err
 	}
-	j.segment, j.size = t.Segment, j.Record.Size()
+	j.place, j.size = t.Place(), j.Record.Size()
 	return nil
 }
 
@@ -199,7 +204,7 @@ func (o *owner) put(r *Record) (p Pos, err error) {
 		defer o.mu.Unlock()
 		t, err := o.log.Put(r)
 		if err == nil {
-			o.own(r, t.Segment)
+			o.own(r, t.Place())
 		}
 		p = t.Pos
 		return err
@@ -228,7 +233,7 @@ func (o *owner) replace(r *Record) (p Pos, err error) {
 		old := o.jobs[r.ID]
 		t, err := o.log.Replace(r, old.former())
 		if err == nil {
-			o.own(r, t.Segment)
+			o.own(r, t.Place())
 		}
 		p = t.Pos
 		return err
@@ -279,9 +284,9 @@ func (o *owner) open(dir string, opts Options) error {
 // openStill opens a log that has no goroutines, so that what it writes depends on
 // nothing but what is done to it. Its owner works for it.
 func (o *owner) openStill(dir string, opts Options) error {
-	o.hooks.Migrate = func(id uint64, segment uint32) error {
+	o.hooks.Migrate = func(id uint64, place journal.Place, body []byte) error {
 		for {
-			err := o.migrate(id, segment)
+			err := o.migrate(id, place, body)
 			o.log.keepRoom(false) // compaction needs room for its own records too
 			if !errors.Is(err, ErrRoom) {
 				return err

@@ -224,9 +224,10 @@ func (r *replay) segment(seg *segment) error {
 		if gap != nil {
 			return damage(gap.Err)
 		}
+		at := end
 		end = r.sc.Offset()
 		r.meter.Add(int64(len(b)))
-		if err := r.record(seg, b); err != nil {
+		if err := r.record(seg, at, b); err != nil {
 			return err
 		}
 	}
@@ -236,7 +237,8 @@ func (r *replay) segment(seg *segment) error {
 	return damage(record.ErrUnwritten)
 }
 
-func (r *replay) record(seg *segment, b []byte) error {
+// record tells what a record says that is at that offset of a segment.
+func (r *replay) record(seg *segment, at int64, b []byte) error {
 	switch k := record.KindOf(b); {
 	case k == record.Setting || k == record.Policy:
 		s := record.DecodeSetting(b)
@@ -252,7 +254,7 @@ func (r *replay) record(seg *segment, b []byte) error {
 		return r.to.Hold(&h)
 	}
 	record.DecodeFull(b, &r.rec, &r.names)
-	was, err := r.to.Full(&r.rec, seg.Index)
+	was, err := r.to.Full(&r.rec, seg.place(at))
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func million(t testing.TB) *Engine {
 		if id%2 == 0 {
 			r.State, r.Due, r.Delay = journal.Delayed, int64(id)*1e9, 1
 		}
-		if _, err := f.Full(&r, 1); err != nil {
+		if _, err := f.Full(&r, journal.Place{Segment: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}

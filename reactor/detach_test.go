@@ -31,7 +31,7 @@ func (ts *testServer) detach(j *fakeJournal) (*engine.Engine, func() engine.Time
 		var err error
 		from, err = old.Walk(from, 100, func(r *journal.Record, _ *journal.Hold) error {
 			last = r.ID
-			_, err := f.Full(r, 1)
+			_, err := f.Full(r, journal.Place{Segment: 1})
 			return err
 		})
 		if err != nil {

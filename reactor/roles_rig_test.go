@@ -57,7 +57,7 @@ func (j *tape) full(r *journal.Record, kind journal.EffectKind) journal.Pos {
 	j.last = max(j.last, r.ID)
 	j.mu.Unlock()
 	return j.add(r.Origin, journal.Effect{ID: r.ID, Kind: kind, State: r.State}, func(f *engine.Follower) error {
-		_, err := f.Full(&kept, 1)
+		_, err := f.Full(&kept, journal.Place{Segment: 1})
 		return err
 	})
 }

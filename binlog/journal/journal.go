@@ -189,7 +189,11 @@ func TombstoneSize(tube string, k *Keys) int64 {
 type Ticket struct {
 	Pos     Pos    // the job is on record once Committed has reached this
 	Segment uint32 // to be kept with the job, for its Former
+	Offset  uint32 // in the segment, as that of a Place; 0 if nobody can read it there
 }
+
+// Place is where the record went.
+func (t *Ticket) Place() Place { return Place{t.Segment, t.Offset} }
 
 // Former is a job's last full record, which the next one or a delete replaces. The zero
 // Former is none.

@@ -85,9 +85,14 @@ func DecodeFull(b []byte, r *journal.Record, names *Names) {
 	at := keysAt(b)
 	r.Tube = names.Get(b[at-int(b[69]) : at])
 	r.Keys = decodeKeys(b)
+	r.Body = Body(b)
+}
+
+// Body is the body in a sound full record, a part of b.
+func Body(b []byte) []byte {
 	start := BodyOffset(b)
 	end := start + int(le.Uint32(b[44:]))
-	r.Body = b[start:end:end]
+	return b[start:end:end]
 }
 
 // stateIn is the state in a state's byte.

@@ -232,7 +232,7 @@ type modelStandby struct{ q *model }
 
 func (s modelStandby) Stamp(int64) {}
 
-func (s modelStandby) Full(r *journal.Record, seg uint32) (journal.Former, error) {
+func (s modelStandby) Full(r *journal.Record, place journal.Place) (journal.Former, error) {
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()
 	old, known := s.q.jobs[r.ID]
@@ -246,7 +246,7 @@ func (s modelStandby) Full(r *journal.Record, seg uint32) (journal.Former, error
 	c.Body = slices.Clone(r.Body)
 	s.q.jobs[r.ID] = c
 	if known {
-		return journal.Former{Segment: seg, Size: old.Size()}, nil
+		return journal.Former{Segment: place.Segment, Size: old.Size()}, nil
 	}
 	return journal.Former{}, nil
 }

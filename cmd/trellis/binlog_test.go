@@ -15,10 +15,10 @@ import (
 // nothing is a Restorer for a log without jobs.
 type nothing struct{}
 
-func (nothing) Full(*binlog.Record, uint32) (f journal.Former, err error) { return f, nil }
-func (nothing) Update(*binlog.Record) error                               { return nil }
-func (nothing) Setting(*binlog.Setting) error                             { return nil }
-func (nothing) Hold(*journal.Hold) error                                  { return nil }
+func (nothing) Full(*binlog.Record, journal.Place) (f journal.Former, err error) { return f, nil }
+func (nothing) Update(*binlog.Record) error                                      { return nil }
+func (nothing) Setting(*binlog.Setting) error                                    { return nil }
+func (nothing) Hold(*journal.Hold) error                                         { return nil }
 
 // openLog makes a log with some jobs in it.
 func openLog(t *testing.T, dir string, jobs int, body string) *binlog.Log {

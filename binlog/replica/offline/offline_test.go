@@ -30,7 +30,7 @@ func text(r *journal.Record) string {
 	return fmt.Sprintf("%s %s %d %v", r.Tube, r.Body, r.Pri, r.State)
 }
 
-func (js jobs) Full(r *journal.Record, _ uint32) (f journal.Former, err error) {
+func (js jobs) Full(r *journal.Record, _ journal.Place) (f journal.Former, err error) {
 	js[r.ID] = text(r)
 	return f, nil
 }

@@ -64,7 +64,7 @@ func BenchmarkWriteAMillionJobs(b *testing.B) {
 // counter counts jobs: what loading costs without what it feeds.
 type counter struct{ jobs int }
 
-func (c *counter) Full(*journal.Record, uint32) (journal.Former, error) {
+func (c *counter) Full(*journal.Record, journal.Place) (journal.Former, error) {
 	c.jobs++
 	return journal.Former{}, nil
 }

@@ -59,12 +59,12 @@ type job struct {
 	segment uint32
 }
 
-func (q queue) Full(r *journal.Record, segment uint32) (journal.Former, error) {
+func (q queue) Full(r *journal.Record, place journal.Place) (journal.Former, error) {
 	var was journal.Former
 	if old, ok := q[r.ID]; ok {
 		was = journal.Former{Segment: old.segment, Size: old.Size()}
 	}
-	j := job{*r, segment}
+	j := job{*r, place.Segment}
 	j.Body, j.Tube = bytes.Clone(r.Body), strings.Clone(r.Tube)
 	q[r.ID] = j
 	return was, nil
@@ -206,7 +206,7 @@ func (n *node) change() change {
 	if len(ids) == 0 || n.rng.IntN(3) == 0 {
 		n.lastID += 1 + uint64(n.rng.IntN(2))
 		r := recordOf(n.lastID, n.n, n.rng.IntN(300))
-		n.jobs.Full(&r, 0)
+		n.jobs.Full(&r, journal.Place{})
 		return change{full: &r}
 	}
 	id := ids[n.rng.IntN(len(ids))]
@@ -217,7 +217,7 @@ func (n *node) change() change {
 		what = 0
 	case what == 0 && keys != (journal.Keys{}):
 		r := journal.Record{ID: id, State: journal.Deleted, Due: 3e18 + int64(n.n), Tube: old.Tube, Keys: keys}
-		n.jobs.Full(&r, 0)
+		n.jobs.Full(&r, journal.Place{})
 		return change{full: &r}
 	}
 	switch what {
@@ -226,7 +226,7 @@ func (n *node) change() change {
 		return change{delete: id}
 	case 1: // a full record of a known job: another tube, another body
 		r := recordOf(id, n.n, n.rng.IntN(300))
-		n.jobs.Full(&r, 0)
+		n.jobs.Full(&r, journal.Place{})
 		return change{full: &r}
 	default:
 		r := recordOf(id, n.n, 0)

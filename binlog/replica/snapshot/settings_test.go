@@ -23,7 +23,7 @@ type kept struct {
 	numbers  []journal.Numbers
 }
 
-func (k *kept) Full(r *journal.Record, _ uint32) (journal.Former, error) {
+func (k *kept) Full(r *journal.Record, _ journal.Place) (journal.Former, error) {
 	k.records = append(k.records, *r)
 	return journal.Former{}, nil
 }
@@ -56,7 +56,7 @@ func TestASnapshotKeepsHoldsClosesAndNumbers(t *testing.T) {
 	hold := journal.Hold{ID: 2, Session: 1 << 62, End: 9, Offset: 7, Touch: true, Reserves: 3}
 	numbers := journal.Numbers{First: 1 << 22, Count: 3, Member: 8, Nonce: 9}
 	c := w.Copier()
-	_, err = c.Full(&job, 1)
+	_, err = c.Full(&job, journal.Place{Segment: 1})
 	for _, err := range []error{err, c.Hold(&hold), c.Close(1 << 61), c.Numbers(&numbers)} {
 		if err != nil {
 			t.Fatal(err)
@@ -121,9 +121,9 @@ type held struct {
 	states map[uint64]string
 }
 
-func (h held) Full(r *journal.Record, segment uint32) (journal.Former, error) {
+func (h held) Full(r *journal.Record, place journal.Place) (journal.Former, error) {
 	h.states[r.ID] = fmt.Sprint(r.State, r.Pri, r.Reserves)
-	return h.queue.Full(r, segment)
+	return h.queue.Full(r, place)
 }
 
 func (h held) Update(r *journal.Record) error {

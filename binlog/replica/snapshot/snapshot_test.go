@@ -196,7 +196,7 @@ func TestALargeRecordHasASegmentOfItsOwn(t *testing.T) {
 	want := queue{}
 	for id := uint64(1); id <= 3; id++ {
 		r := recordOf(id, int(id), 16<<20)
-		want.Full(&r, 0)
+		want.Full(&r, journal.Place{})
 		if err := w.Full(&r); err != nil {
 			t.Fatal(err)
 		}
@@ -396,7 +396,9 @@ var errFull = errors.New("no memory")
 
 type full struct{ queue }
 
-func (full) Full(*journal.Record, uint32) (journal.Former, error) { return journal.Former{}, errFull }
+func (full) Full(*journal.Record, journal.Place) (journal.Former, error) {
+	return journal.Former{}, errFull
+}
 
 // renaming is a file system that does something before it renames.
 type renaming struct {

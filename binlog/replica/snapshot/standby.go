@@ -10,7 +10,7 @@ import (
 type Standby interface {
 	// Full takes the whole state of a job, or a tombstone, which replaces what was told of
 	// it before.
-	Full(r *journal.Record, segment uint32) (replaced journal.Former, err error)
+	Full(r *journal.Record, place journal.Place) (replaced journal.Former, err error)
 
 	// Update takes a later state of a job: all fields but Tube, TTR, Created, Body and
 	// Keys. An id that is not known is to be ignored: the job's end follows, or is part of
@@ -54,7 +54,7 @@ func (d *Decoder) Tell(b []byte, segment uint32, to Standby) (known bool, err er
 			d.names = record.Names{}
 		}
 		record.DecodeFull(b, &d.rec, &d.names)
-		_, err = to.Full(&d.rec, segment)
+		_, err = to.Full(&d.rec, journal.Place{Segment: segment})
 	case record.Update:
 		record.DecodeUpdate(b, &d.rec)
 		err = to.Update(&d.rec)
@@ -86,7 +86,7 @@ type Copier struct {
 func (w *Writer) Copier() *Copier { return &Copier{w: w} }
 
 // Full implements Standby.
-func (c *Copier) Full(r *journal.Record, _ uint32) (journal.Former, error) {
+func (c *Copier) Full(r *journal.Record, _ journal.Place) (journal.Former, error) {
 	x := *r
 	x.Origin = journal.Origin{} // a snapshot tells of no commands
 	return journal.Former{}, c.w.Full(&x)

@@ -24,7 +24,7 @@ func BenchmarkSessionsGoOn(b *testing.B) {
 				body := make([]byte, 100)
 				for id := range uint64(sessions * each) {
 					r := journal.Record{ID: id + 1, State: journal.Ready, TTR: 900, Tube: fmt.Sprint("tube", id%uint64(tubes)), Body: body}
-					if _, err := f.Full(&r, 1); err != nil {
+					if _, err := f.Full(&r, journal.Place{Segment: 1}); err != nil {
 						b.Fatal(err)
 					}
 					h := journal.Hold{ID: id + 1, Session: sessionID(1, 1+id%sessions), End: int64(time.Hour), Offset: 9, Reserves: 1}

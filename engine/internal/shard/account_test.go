@@ -216,7 +216,7 @@ func TestAStandbyKnowsWhatAccountsHoldWhenItLeads(t *testing.T) {
 	f := e.Follow(clock.Always)
 	f.Strict()
 	for id := range uint64(4) {
-		if _, err := f.Full(jobRecord(id+1, "acme1"), 1); err != nil {
+		if _, err := f.Full(jobRecord(id+1, "acme1"), journal.Place{Segment: 1}); err != nil {
 			t.Fatal(err)
 		}
 		if id == 1 {
@@ -280,7 +280,7 @@ func BenchmarkRecount(b *testing.B) {
 	defer e.Discard()
 	f := e.Follow(0)
 	for id := range uint64(tubes) {
-		if _, err := f.Full(jobRecord(id+1, fmt.Sprint("t", id)), 1); err != nil {
+		if _, err := f.Full(jobRecord(id+1, fmt.Sprint("t", id)), journal.Place{Segment: 1}); err != nil {
 			b.Fatal(err)
 		}
 	}

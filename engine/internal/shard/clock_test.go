@@ -53,7 +53,7 @@ func TestNoDelayIsLongerAfterARestartThanWhenItBegan(t *testing.T) {
 	rs := s.engine.Follow(s.now)
 	due := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	r := journal.Record{ID: 1, State: journal.Delayed, TTR: 9, Delay: 60, Due: due.UnixNano(), Tube: "default"}
-	if _, err := rs.Full(&r, 1); err != nil {
+	if _, err := rs.Full(&r, journal.Place{Segment: 1}); err != nil {
 		t.Fatal(err)
 	}
 	rs.Serve(2, s.now)

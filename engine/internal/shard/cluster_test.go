@@ -15,13 +15,13 @@ import (
 func TestAStrictFollowerFindsWhatCannotBe(t *testing.T) {
 	full := func(id uint64) func(*Follower) error {
 		return func(f *Follower) error {
-			_, err := f.Full(&journal.Record{ID: id, State: journal.Ready, Tube: "a", Body: []byte("x")}, 1)
+			_, err := f.Full(&journal.Record{ID: id, State: journal.Ready, Tube: "a", Body: []byte("x")}, journal.Place{Segment: 1})
 			return err
 		}
 	}
 	move := func(id uint64) func(*Follower) error {
 		return func(f *Follower) error {
-			_, err := f.Full(&journal.Record{ID: id, State: journal.Ready, Tube: "b", Body: []byte("x")}, 1)
+			_, err := f.Full(&journal.Record{ID: id, State: journal.Ready, Tube: "b", Body: []byte("x")}, journal.Place{Segment: 1})
 			return err
 		}
 	}
@@ -42,7 +42,7 @@ func TestAStrictFollowerFindsWhatCannotBe(t *testing.T) {
 		return func(f *Follower) error {
 			_, err := f.Full(&journal.Record{
 				ID: id, State: journal.Ready, Tube: tube, Keys: journal.Keys{Unique: "k", Seconds: 9},
-			}, 1)
+			}, journal.Place{Segment: 1})
 			return err
 		}
 	}
@@ -50,7 +50,7 @@ func TestAStrictFollowerFindsWhatCannotBe(t *testing.T) {
 		return func(f *Follower) error {
 			_, err := f.Full(&journal.Record{
 				ID: id, State: journal.Deleted, Tube: tube, Due: 1e18, Keys: journal.Keys{Unique: "k", Seconds: 9},
-			}, 1)
+			}, journal.Place{Segment: 1})
 			return err
 		}
 	}
@@ -127,7 +127,7 @@ func TestDigestsDifferInWhateverIsOnRecord(t *testing.T) {
 		defer e.Discard()
 		f := e.Follow(clock.Always)
 		for i := range records {
-			if _, err := f.Full(&records[i], uint32(i)+1); err != nil {
+			if _, err := f.Full(&records[i], journal.Place{Segment: uint32(i) + 1}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -257,7 +257,7 @@ func TestADiscardedEngineHasGivenAllMemoryBack(t *testing.T) {
 			if id%1000 == 0 {
 				r.Body = large
 			}
-			if _, err := f.Full(&r, 1); err != nil {
+			if _, err := f.Full(&r, journal.Place{Segment: 1}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -295,7 +295,7 @@ func TestAnEngineServesAnyTimeAfterItsBeginning(t *testing.T) {
 		if r.Tube == "" {
 			r.Tube = "default"
 		}
-		if _, err := f.Full(&r, 1); err != nil {
+		if _, err := f.Full(&r, journal.Place{Segment: 1}); err != nil {
 			t.Fatal(err)
 		}
 		records.jobs[r.ID] = &filed{record: r, full: r, segment: 1}

@@ -212,7 +212,7 @@ func TestAttemptsAreOnRecordWhereASettingIsInForce(t *testing.T) {
 				t.Fatalf("on record is %+v", r)
 			}
 			// It is recorded anew with its attempts, which takes more bytes, and deleted.
-			if err := s.engine.Migrate(1, f.jobs[1].segment); err != nil {
+			if err := s.engine.Migrate(1, journal.Place{Segment: f.jobs[1].segment}, nil); err != nil {
 				t.Fatal(err)
 			}
 			if f.jobs[1].full.Attempts != 2 {

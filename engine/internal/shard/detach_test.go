@@ -47,7 +47,7 @@ func (s *sim) change(t *testing.T) bool {
 			if r.State == journal.Delayed {
 				r.Due += int64(by)
 			}
-			_, err := f.Full(r, 1)
+			_, err := f.Full(r, journal.Place{Segment: 1})
 			return err
 		})
 		if err != nil {

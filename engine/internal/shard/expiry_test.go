@@ -134,7 +134,7 @@ func TestAStandbyLetsNothingExpire(t *testing.T) {
 		}
 		ticket, err := record.Put(x)
 		if err == nil {
-			_, err = f.Full(x, ticket.Segment)
+			_, err = f.Full(x, journal.Place{Segment: ticket.Segment})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -160,7 +160,7 @@ func TestExpiriesSleepWithoutExtensions(t *testing.T) {
 	e := New(Config{Stock: true})
 	f := e.Follow(0)
 	x := &journal.Record{ID: 1, State: journal.Ready, TTR: 1, Tube: "default", Keys: journal.Keys{Terms: &journal.Terms{Expires: 5}}}
-	if _, err := f.Full(x, 1); err != nil {
+	if _, err := f.Full(x, journal.Place{Segment: 1}); err != nil {
 		t.Fatal(err)
 	}
 	f.Serve(2, 0)

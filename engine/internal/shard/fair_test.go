@@ -122,7 +122,7 @@ func TestAStandbyCountsNoLaps(t *testing.T) {
 		if id > 0 {
 			_, err := f.Full(&journal.Record{
 				ID: uint64(id), State: journal.Ready, Tube: DefaultTube, TTR: 9, Keys: journal.Keys{Terms: &journal.Terms{Fair: key}},
-			}, 1)
+			}, journal.Place{Segment: 1})
 			must(err)
 		}
 	}

@@ -65,9 +65,9 @@ func (f *Follower) RecordIn(j record.Journal) { f.shared.recordIn(j) }
 
 // Full takes the whole state of a job, or a tombstone, which replaces an earlier one. It
 // returns where that stood.
-func (f *Follower) Full(r *journal.Record, segment uint32) (replaced journal.Former, err error) {
+func (f *Follower) Full(r *journal.Record, place journal.Place) (replaced journal.Former, err error) {
 	if r.State == journal.Deleted {
-		return f.tombstone(r, segment)
+		return f.tombstone(r, place.Segment)
 	}
 	e := f.shared
 	sh := e.shardFor([]byte(r.Tube))
@@ -80,7 +80,7 @@ func (f *Follower) Full(r *journal.Record, segment uint32) (replaced journal.For
 		}
 		if old == sh && same && j.ttr == max(r.TTR, 1) && old.hasKeys(j, &r.Keys) &&
 			j.created == e.sinceStart(r.Created) && bytes.Equal(old.body(j), r.Body) {
-			j.onRecord(r, segment)
+			j.onRecord(r, place.Segment)
 			// Otherwise it was moved, and is reserved.
 			if j.state != reserved || f.now == clock.Always || r.State != journal.Ready {
 				err = f.apply(old, ref, j, r)
@@ -98,7 +98,7 @@ func (f *Follower) Full(r *journal.Record, segment uint32) (replaced journal.For
 	f.tx.countBytes(jobFootprint(uint32(len(r.Body)), &r.Keys))
 	sh.lock(&f.tx, f.stamp)
 	defer sh.unlock(&f.tx)
-	if err := f.insert(sh, r, segment); err != nil {
+	if err := f.insert(sh, r, place.Segment); err != nil {
 		return replaced, fmt.Errorf("job %d: %w", r.ID, err)
 	}
 	return replaced, nil

@@ -83,7 +83,7 @@ func (f *Follower) feed(t interface{ Fatal(...any) }, entries []entry) {
 		var err error
 		switch x.kind {
 		case 'p':
-			_, err = f.Full(&x.record, x.segment)
+			_, err = f.Full(&x.record, journal.Place{Segment: x.segment})
 		case 'u':
 			err = f.Update(&x.record)
 		case 's':
@@ -247,7 +247,7 @@ func followAnother(t *testing.T, onRecord bool) {
 			"flush-tube": func(t *rapid.T) { say(t, "flush-tube %s", among(t, "tube", "default", "a", "b")) },
 			"move": func(t *rapid.T) {
 				if x := record.jobs[id(t)]; x != nil && !onRecord { // a cluster does not move records
-					if err := leader.engine.Migrate(x.record.ID, x.segment); err != nil {
+					if err := leader.engine.Migrate(x.record.ID, journal.Place{Segment: x.segment}, nil); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -281,7 +281,7 @@ func followAnother(t *testing.T, onRecord bool) {
 			_ = c.Close()
 		}
 		for _, id := range slices.Sorted(maps.Keys(record.jobs)) {
-			if err := leader.engine.Migrate(id, record.jobs[id].segment); err != nil {
+			if err := leader.engine.Migrate(id, journal.Place{Segment: record.jobs[id].segment}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -335,7 +335,7 @@ func TestNothingBecomesReadyInAStandbyBeforeItServes(t *testing.T) {
 	f := s.engine.Follow(clock.Always)
 	for i, due := range []int64{-1e9, 0, 1, 1e9, 2e9} {
 		r := journal.Record{ID: uint64(i + 1), State: journal.Delayed, TTR: 9, Delay: 5, Due: s.engine.wall(0) + due, Tube: "default"}
-		if _, err := f.Full(&r, 1); err != nil {
+		if _, err := f.Full(&r, journal.Place{Segment: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -368,7 +368,7 @@ func TestAFullRecordReplacesTheTubeAndTheBody(t *testing.T) {
 		{State: journal.Delayed, Due: 9e9, Delay: 9, Pri: 5, TTR: 7, Tube: other, Body: []byte("others")},
 	} {
 		r.ID = 1
-		replaced, err := f.Full(&r, uint32(i+1))
+		replaced, err := f.Full(&r, journal.Place{Segment: uint32(i + 1)})
 		if err != nil || replaced.Segment != uint32(i) {
 			t.Fatalf("record %d replaces segment %d, %v", i, replaced, err)
 		}
@@ -416,7 +416,7 @@ func BenchmarkPromotion(b *testing.B) {
 							r.Keys.Terms = &journal.Terms{Group: name}
 						}
 					}
-					if _, err := f.Full(&r, 1); err != nil {
+					if _, err := f.Full(&r, journal.Place{Segment: 1}); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -452,7 +452,7 @@ func TestAStandbyGivesMemoryBack(t *testing.T) {
 		if id%500 == 1 {
 			r.Body = large
 		}
-		if _, err := f.Full(&r, 1); err != nil {
+		if _, err := f.Full(&r, journal.Place{Segment: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}

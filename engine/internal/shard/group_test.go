@@ -235,7 +235,7 @@ func TestGroupsSleepInAStockServer(t *testing.T) {
 	}
 	f := s.engine.Follow(0)
 	for _, r := range records {
-		if _, err := f.Full(r, 1); err != nil {
+		if _, err := f.Full(r, journal.Place{Segment: 1}); err != nil {
 			t.Fatal(err)
 		}
 		log.jobs[r.ID] = &filed{full: *r, record: *r, segment: 1}
@@ -254,7 +254,7 @@ func TestGroupsSleepInAStockServer(t *testing.T) {
 	s = newSim(100, 1)
 	f = s.engine.Follow(0)
 	for _, r := range records[1:] {
-		if _, err := f.Full(r, 1); err != nil {
+		if _, err := f.Full(r, journal.Place{Segment: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -357,7 +357,7 @@ func TestARefusedPutLeavesItsGroupsAsTheyWere(t *testing.T) {
 // A record of a held job without a group is refused, not held for ever.
 func TestAHeldJobWithoutAGroupIsNotFollowed(t *testing.T) {
 	f := New(Config{}).Follow(clock.Always)
-	if _, err := f.Full(groupJob(1, "default", journal.Held, journal.Terms{Group: "g"}), 1); err == nil {
+	if _, err := f.Full(groupJob(1, "default", journal.Held, journal.Terms{Group: "g"}), journal.Place{Segment: 1}); err == nil {
 		t.Error("a full record of one is taken")
 	}
 }

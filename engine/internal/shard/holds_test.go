@@ -46,7 +46,7 @@ func TestAStandbyHoldsWhatIsOnRecord(t *testing.T) {
 	a, b, c := sessionID(1, 1), sessionID(1, 2), sessionID(2, 1)
 	put := func(id uint64, state journal.State) step {
 		return func(f *Follower) error {
-			_, err := f.Full(&journal.Record{ID: id, State: state, Tube: fmt.Sprint("tube", id), TTR: 9, Due: 50e9, BuryOrder: 3}, 1)
+			_, err := f.Full(&journal.Record{ID: id, State: state, Tube: fmt.Sprint("tube", id), TTR: 9, Due: 50e9, BuryOrder: 3}, journal.Place{Segment: 1})
 			return err
 		}
 	}
@@ -67,7 +67,7 @@ func TestAStandbyHoldsWhatIsOnRecord(t *testing.T) {
 	}
 	move := func(id uint64) step {
 		return func(f *Follower) error {
-			_, err := f.Full(&journal.Record{ID: id, State: journal.Ready, Tube: "other", TTR: 9}, 1)
+			_, err := f.Full(&journal.Record{ID: id, State: journal.Ready, Tube: "other", TTR: 9}, journal.Place{Segment: 1})
 			return err
 		}
 	}
@@ -163,7 +163,7 @@ func TestRecordsOfHoldsMayComeTwiceWhileASnapshotIsLoaded(t *testing.T) {
 	defer e.Discard()
 	f := e.Follow(clock.Always)
 	full := &journal.Record{ID: 1, State: journal.Ready, Tube: "a", TTR: 9}
-	_, err := f.Full(full, 1)
+	_, err := f.Full(full, journal.Place{Segment: 1})
 	for _, err := range []error{
 		err, f.Hold(&journal.Hold{ID: 1, Session: 8, End: 9e9, Reserves: 2}), // as the walk has met it
 		f.Hold(&journal.Hold{ID: 1, Session: 7, End: 8e9, Reserves: 1}), f.Close(7),
@@ -187,7 +187,7 @@ func TestAServerAloneHoldsNothing(t *testing.T) {
 	e := New(Config{Info: testInfo})
 	defer e.Discard()
 	f := e.Follow(0)
-	_, err := f.Full(&journal.Record{ID: 1, State: journal.Buried, BuryOrder: 4, Tube: "a", TTR: 9}, 1)
+	_, err := f.Full(&journal.Record{ID: 1, State: journal.Buried, BuryOrder: 4, Tube: "a", TTR: 9}, journal.Place{Segment: 1})
 	if err == nil {
 		err = f.Hold(&journal.Hold{ID: 1, Session: 8, End: 9e9, Reserves: 3})
 	}
@@ -205,7 +205,7 @@ func TestAStandbyForgetsSessionsThatHoldNothing(t *testing.T) {
 	defer e.Discard()
 	f := e.Follow(clock.Always)
 	for id := range uint64(2) {
-		if _, err := f.Full(&journal.Record{ID: id + 1, State: journal.Ready, Tube: "a", TTR: 9}, 1); err != nil {
+		if _, err := f.Full(&journal.Record{ID: id + 1, State: journal.Ready, Tube: "a", TTR: 9}, journal.Place{Segment: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -139,10 +139,10 @@ func (sh *shard) recordDelete(j *job, out *reply.Output) error {
 	return nil
 }
 
-// Migrate records all of a job again if its last full record stands in the given
-// segment of the journal. It returns what [record.Journal.Move] does. Any goroutine may
-// call it.
-func (e *Shards) Migrate(id uint64, segment uint32) error {
+// Migrate records all of a job again if its last full record stands in the segment of
+// that place, where a record of it has that body. It returns what [record.Journal.Move] does. Any
+// goroutine may call it.
+func (e *Shards) Migrate(id uint64, place journal.Place, _ []byte) error {
 	p := e.ids.Get(id)
 	if p == 0 {
 		return nil
@@ -151,7 +151,7 @@ func (e *Shards) Migrate(id uint64, segment uint32) error {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	_, j := sh.find(id)
-	if j == nil || j.segment != segment {
+	if j == nil || j.segment != place.Segment {
 		return nil
 	}
 	ch := sh.present(j)

@@ -377,7 +377,7 @@ func (r *rig) migrate(t *rapid.T) {
 		segment = x.segment
 	}
 	before := r.file.pos
-	err := r.engine.Migrate(id, segment)
+	err := r.engine.Migrate(id, journal.Place{Segment: segment}, nil)
 	if !errors.Is(err, r.file.err) && err != nil {
 		t.Fatalf("migrating job %d: %v", id, err)
 	}
@@ -411,7 +411,7 @@ func (f *file) tell(to *Follower) error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(f.jobs)) {
 		x := f.jobs[id]
-		if _, err := to.Full(&x.full, x.segment); err != nil {
+		if _, err := to.Full(&x.full, journal.Place{Segment: x.segment}); err != nil {
 			return err
 		}
 		if x.full.State == journal.Deleted {
@@ -448,10 +448,10 @@ func (r *rig) restart(after clock.Time) *rig {
 	for _, id := range slices.Sorted(maps.Keys(f.jobs)) {
 		x := r.file.jobs[id]
 		// As it stands in a log: the full record, then its last state.
-		if _, err := follower.Full(&x.full, x.segment+7); err != nil {
+		if _, err := follower.Full(&x.full, journal.Place{Segment: x.segment + 7}); err != nil {
 			r.t.Fatal(err)
 		}
-		if replaced, err := follower.Full(&x.full, x.segment); err != nil || replaced.Segment != x.segment+7 {
+		if replaced, err := follower.Full(&x.full, journal.Place{Segment: x.segment}); err != nil || replaced.Segment != x.segment+7 {
 			r.t.Fatalf("job %d replaces one in segment %d, %v", id, replaced, err)
 		}
 		old := r.model.jobs[id]

@@ -95,7 +95,7 @@ func TestTombstonesOfALogGoByTheWallClock(t *testing.T) {
 			}
 			f.jobs[1] = &filed{full: r, record: r, segment: 1}
 			follower := s.engine.Follow(0)
-			if _, err := follower.Full(&r, 1); err != nil {
+			if _, err := follower.Full(&r, journal.Place{Segment: 1}); err != nil {
 				t.Fatal(err)
 			}
 			follower.Serve(2, 0)
@@ -118,7 +118,7 @@ func TestTombstonesDoNotEndInAStandby(t *testing.T) {
 	s := newSim(100, 1)
 	f := s.engine.Follow(clock.Always)
 	r := journal.Record{ID: 1, State: journal.Deleted, Due: s.engine.wall(0), Tube: "t", Keys: journal.Keys{Unique: "k", Seconds: 9}}
-	if _, err := f.Full(&r, 1); err != nil {
+	if _, err := f.Full(&r, journal.Place{Segment: 1}); err != nil {
 		t.Fatal(err)
 	}
 	s.Wait(time.Second)
@@ -144,7 +144,7 @@ func TestLimitsSleepInAStockServer(t *testing.T) {
 		for id := range uint64(2) {
 			r := journal.Record{ID: id + 1, State: journal.Ready, TTR: 9, Tube: "default", Body: []byte("x"), Keys: keys}
 			f.jobs[r.ID] = &filed{full: r, record: r, segment: 1}
-			if _, err := follower.Full(&r, 1); err != nil {
+			if _, err := follower.Full(&r, journal.Place{Segment: 1}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -154,7 +154,7 @@ func TestLimitsSleepInAStockServer(t *testing.T) {
 			want = "RESERVED 1 1\r\nx\r\nRESERVED 2 1\r\nx\r\n"
 		}
 		s.open().expect(t, want, "reserve\r\nreserve-with-timeout 0\r\n")
-		if err := s.engine.Migrate(1, 1); err != nil || f.jobs[1].full.Keys != keys {
+		if err := s.engine.Migrate(1, journal.Place{Segment: 1}, nil); err != nil || f.jobs[1].full.Keys != keys {
 			t.Errorf("job 1 is recorded again as %+v: %v", f.jobs[1].full, err)
 		}
 		s.noErrors(t)
@@ -307,7 +307,7 @@ func TestARestoredTombstoneLastsNoLongerThanItMay(t *testing.T) {
 	if _, err := follower.Full(&journal.Record{
 		ID: 1, State: journal.Deleted, Due: time.Unix(0, 0).Add(time.Duration(1<<32) * time.Second).UnixNano(), Tube: DefaultTube,
 		Keys: journal.Keys{Unique: "k", Seconds: 1<<32 - 1},
-	}, 1); err != nil {
+	}, journal.Place{Segment: 1}); err != nil {
 		t.Fatal(err)
 	}
 	follower.Serve(2, now)

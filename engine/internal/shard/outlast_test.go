@@ -140,7 +140,7 @@ func TestCompactionMovesAHoldAlongWithItsJob(t *testing.T) {
 	s, _ := lingeringSim(t)
 	f := s.engine.log.Journal.(*holdingFile)
 	before := f.holds[1]
-	if err := s.engine.Migrate(1, f.jobs[1].segment); err != nil {
+	if err := s.engine.Migrate(1, journal.Place{Segment: f.jobs[1].segment}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if h := f.holds[1]; h != before {
@@ -158,7 +158,7 @@ func TestCompactionMovesAHoldAlongWithItsJob(t *testing.T) {
 	hold := journal.Hold{ID: 1, End: e.start.Load() + 100e9, Reserves: 1}
 	err := follower.Setting(&setting)
 	for _, segment := range []uint32{1, 2} {
-		_, e := follower.Full(&record, segment)
+		_, e := follower.Full(&record, journal.Place{Segment: segment})
 		err = errors.Join(err, e)
 		if segment == 1 {
 			err = errors.Join(err, follower.Hold(&hold), follower.Hold(&hold))

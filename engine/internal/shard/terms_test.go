@@ -73,7 +73,7 @@ func TestTermsGoAlongWithTheirJob(t *testing.T) {
 	}
 	c.expect(t, "DLQ_SET\r\nRESERVED 1 1\r\nx\r\nRELEASED\r\n", "set-dlq t39 1 dead\r\nreserve-job 1\r\nrelease 1 0 0\r\n")
 	has(1, &want)
-	if err := s.engine.Migrate(1, record.jobs[1].segment); err != nil {
+	if err := s.engine.Migrate(1, journal.Place{Segment: record.jobs[1].segment}, nil); err != nil {
 		t.Fatal(err)
 	}
 	has(1, &want)
@@ -91,7 +91,7 @@ func TestTermsGoAlongWithTheirJob(t *testing.T) {
 	f := New(Config{}).Follow(clock.Always)
 	for range 2 { // a record may come twice, and a later one may differ in its terms only
 		for _, x := range []*journal.Record{&record.jobs[1].full, &record.jobs[2].full} {
-			if _, err := f.Full(x, 1); err != nil {
+			if _, err := f.Full(x, journal.Place{Segment: 1}); err != nil {
 				t.Fatal(err)
 			}
 			sh, _, j := f.lockJob(x.ID)

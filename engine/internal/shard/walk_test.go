@@ -210,7 +210,7 @@ func compareWalked(t *rapid.T, s *sim, seen []walked, entries []entry) {
 	f := copied.Follow(clock.Always)
 	for i := range seen {
 		x := &seen[i]
-		_, err := f.Full(&x.record, 1)
+		_, err := f.Full(&x.record, journal.Place{Segment: 1})
 		if err == nil && x.hold.ID != 0 {
 			err = f.Hold(&x.hold)
 		}
@@ -396,7 +396,7 @@ func TestJobsThatStayAreSeenByEveryWalkBesideAFollower(t *testing.T) {
 	f := e.Follow(clock.Always)
 	f.Strict()
 	put := func(id uint64, body string) {
-		if _, err := f.Full(&journal.Record{ID: id, State: journal.Ready, TTR: 9, Tube: fmt.Sprint("t", id%9), Body: []byte(body)}, 1); err != nil {
+		if _, err := f.Full(&journal.Record{ID: id, State: journal.Ready, TTR: 9, Tube: fmt.Sprint("t", id%9), Body: []byte(body)}, journal.Place{Segment: 1}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -452,7 +452,7 @@ func BenchmarkWalk(b *testing.B) {
 	f := e.Follow(clock.Always)
 	body := make([]byte, 100)
 	for id := range uint64(jobs) {
-		if _, err := f.Full(&journal.Record{ID: id + 1, State: journal.Ready, TTR: 9, Tube: "default", Body: body}, 1); err != nil {
+		if _, err := f.Full(&journal.Record{ID: id + 1, State: journal.Ready, TTR: 9, Tube: "default", Body: body}, journal.Place{Segment: 1}); err != nil {
 			b.Fatal(err)
 		}
 	}
