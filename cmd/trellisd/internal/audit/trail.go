@@ -20,7 +20,7 @@ type Trail struct {
 
 	mu     sync.RWMutex // held to close queue, and for reading to send on it
 	closed bool         // guarded by mu
-	queue  chan line
+	queue  chan *line
 	ended  chan struct{} // closed when all is written
 
 	clients limits
@@ -45,7 +45,7 @@ func (l *line) writeTo(h slog.Handler) error {
 
 // Open begins a trail that goes to a log, and to the file of that path unless it is "".
 func Open(path string, log *slog.Logger) (*Trail, error) {
-	t := &Trail{plain: log, queue: make(chan line, queueLen), ended: make(chan struct{})}
+	t := &Trail{plain: log, queue: make(chan *line, queueLen), ended: make(chan struct{})}
 	to := []slog.Handler{log.Handler()}
 	if path != "" {
 		var err error
@@ -93,7 +93,7 @@ func (t *Trail) Stats() Stats {
 	return Stats{Denied: t.denied.Load(), Unreported: t.unreported.Load(), Lost: t.lost.Load()}
 }
 
-func (t *Trail) enqueue(l line) {
+func (t *Trail) enqueue(l *line) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if t.closed {
@@ -132,7 +132,7 @@ type handler struct {
 func (h *handler) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h *handler) Handle(_ context.Context, r slog.Record) error {
-	h.trail.enqueue(line{h.to, r.Clone()})
+	h.trail.enqueue(&line{h.to, r.Clone()})
 	return nil
 }
 
