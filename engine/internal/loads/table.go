@@ -1,0 +1,147 @@
+package loads
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"trellis/binlog/journal"
+)
+
+// An Owner waits for bodies.
+type Owner interface {
+	// Loaded is called once when all loads of a wait have ended, on any goroutine, with no lock held.
+	Loaded(w *Wait)
+}
+
+// A Table has all loads of an engine. The zero Table has none. Any goroutine may call its methods.
+type Table struct {
+	mu    sync.Mutex
+	byID  map[uint64]*load
+	asked []journal.Fetch // of the loads that are under way: those that nobody fetches yet
+	turns uint64          // waits that there ever were
+	ahead int             // loads under way for which nobody waits
+	size  atomic.Int64    // of byID; written with mu held
+}
+
+// A load is one body on its way. It is under way until it has ended; while somebody has not left, it is in the table.
+type load struct {
+	fetch journal.Fetch
+	ended bool
+	err   error   // why it has ended without a body; nil before the end
+	waits []*Wait // of those who have not left
+}
+
+// Wait is a new wait, for no body yet.
+func (t *Table) Wait(owner Owner) *Wait {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.turns++
+	return &Wait{table: t, owner: owner, turn: t.turns}
+}
+
+// Ahead asks for a body for which nobody waits. It returns false if as many are on their way already as may be.
+func (t *Table) Ahead(f journal.Fetch, most int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l := t.byID[f.ID]; l != nil && !l.ended {
+		return true
+	}
+	if t.ahead >= most {
+		return false
+	}
+	t.ahead++
+	f.Lane = journal.Ahead
+	t.begin(f)
+	return true
+}
+
+// begin asks for a body that is not on its way. The lock is held.
+func (t *Table) begin(f journal.Fetch) *load {
+	l := &load{fetch: f}
+	if t.byID == nil {
+		t.byID = make(map[uint64]*load)
+	}
+	t.byID[f.ID] = l
+	t.size.Store(int64(len(t.byID)))
+	t.asked = append(t.asked, f)
+	return l
+}
+
+// Asked appends what nobody fetches yet to list, and takes it for fetched.
+func (t *Table) Asked(list []journal.Fetch) []journal.Fetch {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list = append(list, t.asked...)
+	t.asked = t.asked[:0]
+	return list
+}
+
+// Again asks for a body that is on its way once more, which lies elsewhere.
+func (t *Table) Again(id uint64, place journal.Place) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l := t.byID[id]; l != nil && !l.ended {
+		l.fetch.Place = place
+		t.asked = append(t.asked, l.fetch)
+	}
+}
+
+// End ends the load of a body, if it is on its way: it is in memory, or nobody needs it any more; or the error says why
+// it cannot be.
+func (t *Table) End(id uint64, err error) {
+	for _, w := range t.end(id, err) {
+		w.owner.Loaded(w)
+	}
+}
+
+// end is End, and returns whose last load that was.
+func (t *Table) end(id uint64, err error) (done []*Wait) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.byID[id]
+	if l == nil || l.ended {
+		return nil
+	}
+	l.ended, l.err = true, err
+	if l.fetch.Lane == journal.Ahead {
+		t.ahead--
+	}
+	for _, w := range l.waits {
+		if w.left--; w.left == 0 {
+			done = append(done, w)
+		}
+	}
+	t.forget(l)
+	return done
+}
+
+// forget takes a load out of the table when it has ended and nobody needs it. The lock is held.
+func (t *Table) forget(l *load) {
+	if l.ended && len(l.waits) == 0 && t.byID[l.fetch.ID] == l {
+		delete(t.byID, l.fetch.ID)
+		t.size.Store(int64(len(t.byID)))
+	}
+}
+
+// Awaited reports whether a body was loaded for somebody who has not left.
+func (t *Table) Awaited(id uint64) bool {
+	if t.size.Load() == 0 {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.byID[id] != nil
+}
+
+// Failed is why a body could not be loaded for somebody who has not left, nil if it could be, or none has.
+func (t *Table) Failed(id uint64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l := t.byID[id]; l != nil {
+		return l.err
+	}
+	return nil
+}
+
+// Len is how many loads are under way, or are not left.
+func (t *Table) Len() int { return int(t.size.Load()) }

@@ -1,0 +1,143 @@
+package loads
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"trellis/binlog/journal"
+)
+
+// An owner counts how often it is told that its bodies are there.
+type owner struct{ told []*Wait }
+
+func (o *owner) Loaded(w *Wait) { o.told = append(o.told, w) }
+
+func fetch(id uint64) journal.Fetch {
+	return journal.Fetch{ID: id, Place: journal.Place{Segment: 1, Offset: uint32(id)}, Size: 1}
+}
+
+// asked are the ids that are to be fetched now.
+func (t *Table) ids() (list []uint64) {
+	for _, f := range t.Asked(nil) {
+		list = append(list, f.ID)
+	}
+	return list
+}
+
+func TestABodyThatSeveralWantIsFetchedOnceAndAwaitedByEachOfThem(t *testing.T) {
+	var table Table
+	var a, b owner
+	first, second := table.Wait(&a), table.Wait(&b)
+	first.Add(fetch(1), fetch(2))
+	second.Add(fetch(2))
+	if got := table.ids(); !slices.Equal(got, []uint64{1, 2}) {
+		t.Fatalf("%v are fetched", got)
+	}
+	table.End(2, nil)
+	if len(a.told) != 0 || !slices.Equal(b.told, []*Wait{second}) {
+		t.Errorf("%d and %d waits have ended", len(a.told), len(b.told))
+	}
+	second.Leave()
+	if !table.Awaited(2) {
+		t.Error("a body that somebody waits for is not awaited")
+	}
+	table.End(1, nil)
+	table.End(1, nil)
+	if !slices.Equal(a.told, []*Wait{first}) {
+		t.Errorf("it is told %d times that its bodies are there", len(a.told))
+	}
+	first.Leave()
+	first.Leave()
+	if table.Awaited(1) || table.Awaited(2) || table.Len() != 0 {
+		t.Errorf("%d loads are left", table.Len())
+	}
+}
+
+// Who leaves early is not told, and leaves nothing behind when the body has come.
+func TestWhoHasLeftIsNotTold(t *testing.T) {
+	var table Table
+	var a owner
+	w := table.Wait(&a)
+	w.Add(fetch(1))
+	w.Leave()
+	again := table.Wait(&a)
+	again.Add(fetch(1))
+	if got := table.ids(); len(got) != 1 {
+		t.Errorf("%v are fetched", got)
+	}
+	again.Leave()
+	if table.End(1, nil); len(a.told) != 0 || table.Len() != 0 {
+		t.Errorf("it is told %d times, and %d loads are left", len(a.told), table.Len())
+	}
+}
+
+// A failure is known to those who have waited for it; who comes then tries anew.
+func TestAFailureIsForThoseWhoHaveWaited(t *testing.T) {
+	var table Table
+	var a, b owner
+	w := table.Wait(&a)
+	w.Add(fetch(1))
+	table.End(1, journal.ErrUnreadable)
+	if err := table.Failed(1); !errors.Is(err, journal.ErrUnreadable) {
+		t.Errorf("it has failed with %v", err)
+	}
+	next := table.Wait(&b)
+	next.Add(fetch(1))
+	if got := table.ids(); !slices.Equal(got, []uint64{1, 1}) {
+		t.Errorf("%v are fetched", got)
+	}
+	if w.Leave(); !table.Awaited(1) || table.Failed(1) != nil {
+		t.Error("the new load is forgotten with the old one")
+	}
+	table.End(1, nil)
+	if next.Leave(); table.Len() != 0 {
+		t.Errorf("%d loads are left", table.Len())
+	}
+}
+
+// What is loaded ahead is bounded, needs nobody, and is asked for again when somebody waits for it.
+func TestLoadsAheadAreBounded(t *testing.T) {
+	var table Table
+	var a owner
+	for id, want := range []bool{true, true, false} {
+		if table.Ahead(fetch(uint64(id)+1), 2) != want {
+			t.Errorf("%d are on their way; another one: %v", id, !want)
+		}
+	}
+	if !table.Ahead(fetch(1), 2) {
+		t.Error("what is on its way is refused")
+	}
+	table.ids()
+	w := table.Wait(&a)
+	w.Add(fetch(1))
+	if list := table.Asked(nil); len(list) != 1 || list[0].Lane != journal.Urgent {
+		t.Errorf("asked for is %v", list)
+	}
+	if !table.Ahead(fetch(3), 2) {
+		t.Error("what somebody waits for counts as ahead")
+	}
+	for id := range uint64(3) {
+		table.End(id+1, nil)
+	}
+	if w.Leave(); table.Len() != 0 || table.ahead != 0 {
+		t.Errorf("%d loads are left, %d ahead", table.Len(), table.ahead)
+	}
+}
+
+// What lies elsewhere is asked for there, for those who wait for it.
+func TestALoadIsAskedForAgain(t *testing.T) {
+	var table Table
+	var a owner
+	w := table.Wait(&a)
+	w.Add(fetch(1))
+	table.ids()
+	table.Again(1, journal.Place{Segment: 2, Offset: 3})
+	table.Again(7, journal.Place{Segment: 2, Offset: 3})
+	if list := table.Asked(nil); len(list) != 1 || list[0].Place != (journal.Place{Segment: 2, Offset: 3}) {
+		t.Errorf("asked for is %v", list)
+	}
+	if table.End(1, nil); len(a.told) != 1 {
+		t.Error("nobody is told")
+	}
+}
