@@ -58,6 +58,9 @@ func (s *Session) handedBatch(id uint64, pos journal.Pos, count int, now Time, o
 // turn puts a part of the reply together, and sends it when it is whole.
 func (b batching) turn(s *Session, now Time, out *Output) Outcome {
 	_, more, err := b.Turn(&s.loop.tx, now, out)
+	if load := awaited(err); load != nil {
+		return s.park(b, load)
+	}
 	switch {
 	case more:
 		return s.yield(b)

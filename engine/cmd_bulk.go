@@ -15,6 +15,9 @@ func (s *Session) bulk(now Time, b *shard.Bulk, reply string, err error, out *Ou
 	if err == nil {
 		n, more, err = b.Turn(&s.loop.tx, now, out)
 	}
+	if load := awaited(err); load != nil {
+		return s.park(&bulking{*b, reply}, load)
+	}
 	switch {
 	case more:
 		return s.yield(&bulking{*b, reply})

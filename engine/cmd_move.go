@@ -24,6 +24,9 @@ func (s *Session) moveJob(now Time, cmd *codec.Command, out *Output) Outcome {
 
 func (m movingJob) turn(s *Session, now Time, out *Output) Outcome {
 	err := s.loop.tx.MoveJob(now, m.id, &s.client, m.to, out)
+	if load := awaited(err); load != nil {
+		return s.park(m, load)
+	}
 	if errors.Is(err, journal.ErrRoom) {
 		return s.awaitRoom(m)
 	}
@@ -37,6 +40,6 @@ func (s *Session) moveTube(now Time, cmd *codec.Command, out *Output) Outcome {
 		return Done
 	}
 	var b shard.Bulk
-	err := s.loop.tx.MoveJobs(now, &b, cmd.Tube, cmd.State, cmd.Bound, cmd.To, out)
+	err := s.loop.tx.MoveJobs(now, &s.client, &b, cmd.Tube, cmd.State, cmd.Bound, cmd.To, out)
 	return s.bulk(now, &b, "MOVED", err, out)
 }

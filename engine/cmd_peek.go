@@ -1,33 +1,58 @@
 package engine
 
 import (
+	"bytes"
+
 	"trellis/codec"
 	"trellis/engine/internal/shard"
 )
 
-func (s *Session) peek(now Time, id uint64, out *Output) {
-	out.Answer(s.loop.tx.Peek(now, id, out), "")
+// A peeking is a peek of the first job of a tube in one state, which may have to wait for the job's body.
+type peeking struct {
+	op    codec.Op
+	tube  []byte // nil for the tube that the client uses
+	state codec.State
+	id    uint64 // the job that was the first when the command came, 0 before that is known
+}
+
+func (s *Session) peek(now Time, cmd *codec.Command, out *Output) Outcome {
+	err := s.loop.tx.Peek(now, &s.client, cmd.ID, out)
+	if load := awaited(err); load != nil {
+		again := retry(*cmd)
+		again.Tube, again.Body = nil, nil
+		return s.park(&again, load)
+	}
+	out.Answer(err, "")
+	return Done
 }
 
 // peekFirst shows the first job of the used tube in one of its queues.
-func (s *Session) peekFirst(now Time, op codec.Op, out *Output) {
-	of := codec.Buried
+func (s *Session) peekFirst(now Time, op codec.Op, out *Output) Outcome {
+	p := peeking{op: op, state: codec.Buried}
 	switch op {
 	case codec.OpPeekReady:
-		of = codec.Ready
+		p.state = codec.Ready
 	case codec.OpPeekDelayed:
-		of = codec.Delayed
+		p.state = codec.Delayed
 	}
-	_, err := s.loop.tx.PeekTube(now, &s.client, nil, of, out)
-	out.Answer(err, "")
+	return p.turn(s, now, out)
 }
 
 // peekTube shows the first job of a tube in one state, of the reserved ones that with
 // the smallest id.
 func (s *Session) peekTube(now Time, cmd *codec.Command, out *Output) Outcome {
-	rest, err := s.loop.tx.PeekTube(now, &s.client, cmd.Tube, cmd.State, out)
+	return peeking{op: cmd.Op, tube: cmd.Tube, state: cmd.State}.turn(s, now, out)
+}
+
+func (p peeking) turn(s *Session, now Time, out *Output) Outcome {
+	rest, err := s.loop.tx.PeekTube(now, &s.client, p.tube, p.state, &p.id, out)
 	if rest != nil {
 		return peekingReserved{rest}.turn(s, now, out)
+	}
+	if load := awaited(err); load != nil {
+		again := p
+		again.tube = bytes.Clone(p.tube) // its memory is the command's
+		return s.park(&again, load)
 	}
 	out.Answer(err, "")
 	return Done
@@ -40,6 +65,9 @@ func (p peekingReserved) turn(s *Session, now Time, out *Output) Outcome {
 	_, more, err := p.Turn(&s.loop.tx, now, out)
 	if more {
 		return s.yield(p)
+	}
+	if load := awaited(err); load != nil {
+		return s.park(p, load)
 	}
 	out.Answer(err, "")
 	return Done

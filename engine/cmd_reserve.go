@@ -2,6 +2,7 @@ package engine
 
 import (
 	"trellis/codec"
+	"trellis/engine/internal/loads"
 	"trellis/engine/internal/weights"
 )
 
@@ -11,14 +12,27 @@ func (s *Session) reserve(now, until Time, out *Output) Outcome {
 	s.becomeWorker()
 	waits, err := s.loop.tx.Reserve(
 		now, &s.client, s.waitsUntil(now, until), s.chooser(), s.informed(), out)
-	switch {
-	case waits:
+	if waits {
 		s.wait.batch = 0
 		return Wait
-	case err != nil:
+	}
+	if load := awaited(err); load != nil {
+		return s.parkReserve(load, until, now)
+	}
+	if err != nil {
 		out.Answer(err, "")
 	}
 	return Done
+}
+
+// parkReserve has a reserve wait for the body of the job that it has reserved.
+func (s *Session) parkReserve(load *loads.Wait, until, now Time) Outcome {
+	w := s.waiter()
+	w.id, w.pos, w.until, w.batch, w.end = load.ID, load.Pos, until, 0, byJob
+	if s.client.Flags&(isAged|isWaiting) == 0 {
+		w.since = now // otherwise it is the same wait as before
+	}
+	return s.park(nil, load)
 }
 
 // waitsUntil is how long a reserve waits that would wait until a time.

@@ -7,6 +7,7 @@ import (
 	"trellis/codec"
 	"trellis/engine/internal/arena"
 	"trellis/engine/internal/fifo"
+	"trellis/engine/internal/loads"
 	"trellis/engine/internal/queue"
 	"trellis/engine/internal/shard"
 	"trellis/engine/internal/weights"
@@ -65,6 +66,7 @@ type Loop struct {
 		mu    sync.Mutex
 		list  []*Session  // claimed sessions, in the order of their claims
 		calls []*rollCall // that are passed on to this loop
+		loads []loaded    // waits for bodies that have ended
 		woken bool        // the loop has been asked to look, or will without being asked
 	}
 	hasMail atomic.Bool // mail.list or mail.calls is not empty
@@ -210,6 +212,21 @@ func (l *Loop) post(s *Session, by *shard.Tx) {
 	}
 }
 
+// loaded is a wait of a session for bodies, which has ended.
+type loaded struct {
+	session *Session
+	wait    *loads.Wait
+}
+
+// postLoaded tells the loop of a session that bodies are loaded for which it waits. Any goroutine may call it.
+func (l *Loop) postLoaded(s *Session, w *loads.Wait) {
+	l.mail.mu.Lock()
+	l.mail.loads = append(l.mail.loads, loaded{s, w})
+	if l.unlockMail() {
+		l.waker.Wake()
+	}
+}
+
 // unlockMail unlocks the mail, to which something was added, and reports whether the loop is to be woken.
 func (l *Loop) unlockMail() (wake bool) {
 	wake = !l.mail.woken
@@ -227,12 +244,19 @@ func (l *Loop) takeMail() {
 		l.calls.Push(c)
 	}
 	l.mail.calls = nil
+	ended := l.mail.loads
+	l.mail.loads = nil
 	l.mail.woken = false
 	l.hasMail.Store(false)
 	l.mail.mu.Unlock()
 	for i, s := range l.taken {
 		l.taken[i] = nil
 		l.turns.Push(s)
+	}
+	for _, x := range ended {
+		if w := x.session.wait; w != nil && w.load == x.wait { // otherwise it has left, or waits for something else
+			l.turns.Push(x.session)
+		}
 	}
 	if cap(l.taken) > fifo.MaxCap {
 		l.taken = nil

@@ -3,6 +3,7 @@ package engine
 import (
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/loads"
 	"trellis/engine/internal/queue"
 	"trellis/engine/internal/reply"
 	"trellis/engine/internal/shard"
@@ -166,11 +167,19 @@ func (s *Session) Resume(now Time, out *Output) Outcome {
 
 func (s *Session) resume(now Time, out *Output) Outcome {
 	w := s.wait
+	load := w.load
+	w.load = nil
+	var outcome Outcome
 	if t := w.task; t != nil {
 		w.task = nil
-		return t.turn(s, now, out)
+		outcome = t.turn(s, now, out)
+	} else {
+		outcome = s.endWait(now, out)
 	}
-	return s.endWait(now, out)
+	if load != nil {
+		load.Leave() // until now the bodies stay in memory
+	}
+	return outcome
 }
 
 // goOn prepares a session from its loop's queue for Resume, or goes on with closing it.
@@ -227,7 +236,8 @@ func (s *Session) Reserves(now Time) bool { return s.loop.tx.CountReserved(now, 
 type wait struct {
 	session *Session
 	grant   *grantee    // of a restricted session
-	task    task        // what Resume goes on with; nil while the session waits for a job
+	task    task        // what Resume goes on with; nil while the session waits for a job, or for the body of one
+	load    *loads.Wait // what it waits for, if that is bodies; otherwise nil
 	timer   queue.Timer // of a session that waits for a job, in the loop's wheel
 	since   Time        // when the wait for a job began
 	until   Time        // when the client's time-out ends
@@ -260,6 +270,27 @@ func (s *Session) yield(t task) Outcome {
 	s.waiter().task = t
 	s.loop.turns.Push(s)
 	return Wait
+}
+
+// awaited is the wait for bodies that an operation has returned, nil if err is another one.
+func awaited(err error) *loads.Wait {
+	w, _ := err.(*loads.Wait) // it is never wrapped
+	return w
+}
+
+// park makes the session go on with a task, nil for a reserve, when bodies were loaded.
+func (s *Session) park(t task, load *loads.Wait) Outcome {
+	w := s.waiter()
+	w.task, w.load = t, load
+	return Wait
+}
+
+// leaveLoads ends a wait for bodies, whoever is to go on or not.
+func (s *Session) leaveLoads() {
+	if s.wait != nil && s.wait.load != nil {
+		s.wait.load.Leave()
+		s.wait.load = nil
+	}
 }
 
 // awaitRoom makes the session go on with a task when the journal may have room for it.

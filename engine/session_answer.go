@@ -183,7 +183,12 @@ var raisedStates = [...]string{
 // answerReserve hands out a job again, if the session has it still.
 func (s *Session) answerReserve(now Time, id uint64, out *Output) Answer {
 	informed := s.informed()
-	if !s.loop.tx.Handed(now, id, &s.client, 0, informed, out) {
+	has, err := s.loop.tx.Handed(now, id, &s.client, 0, informed, out)
+	if load := awaited(err); load != nil {
+		load.Leave() // a server of a cluster has all bodies in memory
+		return NoAnswer
+	}
+	if !has || err != nil {
 		return NotDone
 	}
 	s.becomeWorker()

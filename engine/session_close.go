@@ -40,6 +40,7 @@ func (s *Session) finishClose(now Time) (done bool) {
 		return false // it had left already: it stood in the loop's queue twice
 	}
 	l := s.loop
+	s.leaveLoads()
 	if !s.discardIncoming(now) {
 		l.starve(s)
 		return false

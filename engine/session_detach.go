@@ -61,7 +61,7 @@ func (s *Session) Begun() bool {
 		return false
 	}
 	switch s.wait.task.(type) {
-	case nil, *retry:
+	case nil, *retry, *peeking:
 		return false
 	case putting:
 		return s.incoming.OnRecord()
@@ -97,6 +97,7 @@ func (s *Session) handedOver() (id uint64) {
 
 func (s *Session) detachIf(can bool) (d *Detached, ok bool) {
 	if can {
+		s.leaveLoads()
 		d = s.detached()
 		*s = Session{}
 	}

@@ -41,9 +41,9 @@ func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	case codec.OpKickJob:
 		return s.kickJob(now, cmd, out)
 	case codec.OpPeek:
-		s.peek(now, cmd.ID, out)
+		return s.peek(now, cmd, out)
 	case codec.OpPeekReady, codec.OpPeekDelayed, codec.OpPeekBuried:
-		s.peekFirst(now, cmd.Op, out)
+		return s.peekFirst(now, cmd.Op, out)
 	case codec.OpUse:
 		s.use(now, cmd.Tube, out)
 	case codec.OpWatch:
@@ -147,11 +147,14 @@ func (s *Session) changed(err error, cmd *codec.Command, out *Output, reply stri
 		out.Reply(reply)
 		return Done
 	}
-	if errors.Is(err, journal.ErrRoom) {
-		again := retry(*cmd)
-		again.Tube, again.Body = nil, nil
-		return s.awaitRoom(&again)
+	load := awaited(err)
+	if load == nil && !errors.Is(err, journal.ErrRoom) {
+		out.Answer(err, "")
+		return Done
 	}
-	out.Answer(err, "")
-	return Done
+	again := retry(*cmd)
+	if again.Tube, again.Body = nil, nil; load != nil {
+		return s.park(&again, load)
+	}
+	return s.awaitRoom(&again)
 }

@@ -86,6 +86,8 @@ func (d *Detached) Wait() []byte {
 	switch t := d.again.(type) {
 	case *retry:
 		return t.line()
+	case *peeking:
+		return t.line()
 	case ending:
 		if b, ok := d.Put(); ok {
 			return append(b, "\r\n"...)
@@ -120,6 +122,17 @@ func (r *retry) line() []byte {
 		return fmt.Appendf(nil, "kick-job %d\r\n", r.ID)
 	case codec.OpReserveJob:
 		return fmt.Appendf(nil, "reserve-job %d\r\n", r.ID)
+	case codec.OpPeek:
+		return fmt.Appendf(nil, "peek %d\r\n", r.ID)
 	}
 	return nil
+}
+
+// line is the command.
+func (p *peeking) line() []byte {
+	if p.tube != nil {
+		states := [...]string{codec.Ready: "ready", codec.Delayed: "delayed", codec.Buried: "buried"}
+		return fmt.Appendf(nil, "%s %s %s\r\n", p.op, p.tube, states[p.state])
+	}
+	return fmt.Appendf(nil, "%s\r\n", p.op)
 }

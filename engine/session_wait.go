@@ -5,6 +5,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/loads"
 	"trellis/engine/internal/reply"
 	"trellis/engine/internal/shard"
 )
@@ -47,6 +48,9 @@ func (x *claimant) Deliver(by *shard.Tx, id uint64, pos journal.Pos) {
 	x.loop.post((*Session)(x), by)
 }
 
+// Loaded implements the waiter of package shard.
+func (x *claimant) Loaded(w *loads.Wait) { x.loop.postLoaded((*Session)(x), w) }
+
 // Left implements the waiter of package shard.
 func (x *claimant) Left() (account string, untold uint64) {
 	if x.wait != nil {
@@ -79,8 +83,10 @@ func (w *wait) schedule(now Time) {
 
 // hasLasted counts what the client has waited before as a part of a wait that has just begun.
 func (w *wait) hasLasted(now Time) {
-	if w.until != MaxTime {
-		w.until = max(w.until-(now-w.since), now+1)
+	if w.until == MaxTime {
+		return
+	}
+	if w.until = max(w.until-(now-w.since), now+1); w.load == nil {
 		w.session.loop.wheel.Cancel(&w.timer)
 		w.schedule(now)
 	}
@@ -153,7 +159,14 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 			if outcome, ok := s.handedBatch(id, w.pos, int(w.batch), now, out); ok {
 				return outcome
 			}
-		} else if s.loop.tx.Handed(now, id, &s.client, w.pos, s.informed(), out) {
+		} else if has, err := s.loop.tx.Handed(now, id, &s.client, w.pos, s.informed(), out); has {
+			if load := awaited(err); load != nil {
+				w.id = id
+				return s.park(nil, load)
+			}
+			if err != nil {
+				out.Answer(err, "")
+			}
 			return Done
 		}
 	}

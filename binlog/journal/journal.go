@@ -30,6 +30,7 @@ type Record struct {
 	Body      []byte
 	Keys      Keys
 	Origin    Origin // the command that has made this record; not part of the job
+	Absent    *Fetch // asks for the body if that is not in Body but elsewhere; otherwise nil
 }
 
 // State is a job's state as the log knows it. There is none for a reserved job: a

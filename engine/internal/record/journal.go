@@ -76,12 +76,23 @@ type Reservations interface {
 	Hold(h *journal.Hold) (journal.Pos, error)
 }
 
+// Bodies is a further set of methods of a [Journal], from which bodies can be read back, so that not all of them need
+// be in memory. Its tickets tell places. No method waits.
+type Bodies interface {
+	// Load asks for bodies. What becomes of each is told to Engine.Loaded. It is called without a lock.
+	Load(list []journal.Fetch)
+	// Durable is the position up to which no failing disk, and no loss of power, takes anything away that could be
+	// read back: what the journal makes durable at all.
+	Durable() journal.Pos
+}
+
 // A Log is a journal with the further methods that it has, each of them nil if it has not. Any goroutine may use it.
 type Log struct {
 	Journal      Journal
 	Lead         Barrier
 	Holds        Holds
 	Reservations Reservations
+	Bodies       Bodies
 }
 
 // LogOf is the journal j, nil for none, with the further methods that it has.
@@ -90,6 +101,7 @@ func LogOf(j Journal) (l Log) {
 	l.Lead, _ = j.(Barrier)
 	l.Holds, _ = j.(Holds)
 	l.Reservations, _ = j.(Reservations)
+	l.Bodies, _ = j.(Bodies)
 	return l
 }
 

@@ -64,7 +64,8 @@ func (o *Output) Answer(err error, reply string) {
 		o.Reply(codec.ReplyTimedOut)
 	case errors.Is(err, ErrDeadlineSoon):
 		o.Reply(codec.ReplyDeadlineSoon)
-	case errors.Is(err, journal.ErrFailed) || errors.Is(err, journal.ErrClosed):
+	case errors.Is(err, journal.ErrFailed), errors.Is(err, journal.ErrClosed),
+		errors.Is(err, journal.ErrUnreadable), errors.Is(err, journal.ErrHangs):
 		o.ShowsState()
 		o.Reply(codec.ReplyInternalError)
 	default:

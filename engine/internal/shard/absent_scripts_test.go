@@ -237,7 +237,7 @@ func playOnRecord(t *testing.T, every int, leave *regexp.Regexp, before func(s *
 		if i%every != 0 || !c.Applies("trellis", "access") || leave != nil && leave.Match(c.Input()) {
 			continue
 		}
-		target := simTarget{1 + i%3, func(s *sim) {
+		target := simTarget{loops: 1 + i%3, setUp: func(s *sim) {
 			record := &tape{file: newFile(nil)}
 			s.onRecord(record)
 			s.ids = func(n int) uint64 { return uint64(n) } // which the scripts know

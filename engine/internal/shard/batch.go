@@ -6,6 +6,7 @@ import (
 	"trellis/binlog/journal"
 	"trellis/codec"
 	"trellis/engine/internal/clock"
+	"trellis/engine/internal/loads"
 	"trellis/engine/internal/reply"
 	"trellis/engine/internal/sliceheap"
 	"trellis/engine/internal/weights"
@@ -25,7 +26,9 @@ type batch struct {
 	jobs  []batchJob
 	bytes int // of their bodies
 	pos   journal.Pos
-	whole bool // no job may be left out
+	whole bool  // no job may be left out
+	cold  bool  // the body of one was not in memory
+	err   error // why one was given back
 
 	looked int    // jobs whose bodies were copied, or will be pinned
 	data   []byte // the lines and bodies of small jobs
@@ -82,12 +85,26 @@ func (b *batch) take(c *Tx, by *weights.Weights) error {
 			return err
 		}
 		b.pos = max(b.pos, pos, held)
+		b.cold = b.cold || j.cold()
 		b.bytes += int(j.size)
 		b.jobs = append(b.jobs, batchJob{sh, j.ID})
 		c.spend(1)
 		tubes.Taken()
 	}
+	if b.cold {
+		b.postpone(c)
+	}
 	return nil
+}
+
+// postpone has the times to run of all jobs begin when the client is told of them. Shards of all that were taken are
+// locked.
+func (b *batch) postpone(c *Tx) {
+	for _, x := range b.jobs {
+		if r, j := x.shard.find(x.id); c.held&x.shard.self != 0 && j != nil && x.shard.reservedBy(b.of.reserved, j) {
+			x.shard.postpone(r, j)
+		}
+	}
 }
 
 // ReserveBatch is Reserve for up to so many jobs, as that many reserves in one moment would be, and returns what puts
@@ -160,51 +177,92 @@ const batchSlice = 128 << 10
 // Turn implements Work. It puts a part of the reply together, and appends it when it is whole. A job that has gone
 // meanwhile is left out; it is an error if none may be.
 func (b *batch) Turn(c *Tx, now clock.Time, out *reply.Output) (n int, more bool, err error) {
+	if b.cold {
+		b.cold = false
+		if w := b.await(c, now, b.jobs); w.Len() > 0 {
+			return 0, false, w
+		}
+	}
 	copied := 0
 	for ; b.looked < len(b.jobs) && copied < batchSlice; b.looked++ {
-		copied += b.copyJob(c, now, b.jobs[b.looked])
+		n, cold := b.copyJob(c, now, b.jobs[b.looked])
+		if cold {
+			return b.goOn(b.await(c, now, b.jobs[b.looked:]))
+		}
+		copied += n
 	}
 	c.spend(copied >> 10)
 	if b.looked < len(b.jobs) {
 		return 0, true, nil
 	}
-	b.pinLarge(c, now)
+	if !b.pinLarge(c, now) {
+		return b.goOn(b.await(c, now, b.jobs))
+	}
 	if n = b.small + len(b.large); b.whole && n < len(b.jobs) {
 		for i := range b.large {
 			b.large[i].body.Release()
 		}
 		return 0, false, errGone
 	}
+	if n == 0 && b.err != nil {
+		out.Answer(b.err, "")
+		return 0, false, nil
+	}
 	b.appendTo(out)
 	return n, false, nil
 }
 
 // copyJob appends a job to the data, or notes where it belongs if its body is large.
-func (b *batch) copyJob(c *Tx, now clock.Time, x batchJob) (bytes int) {
+func (b *batch) copyJob(c *Tx, now clock.Time, x batchJob) (bytes int, cold bool) {
 	sh := x.shard
 	sh.lock(c, now)
 	defer sh.unlock(c)
-	switch _, j := sh.find(x.id); {
+	switch r, j := sh.find(x.id); {
 	case j == nil || !sh.reservedBy(b.of.reserved, j):
+	case j.cold():
+		return 0, !b.without(c, sh, r, j)
 	case j.size >= pinnedSize:
 		b.large = append(b.large, largeJob{batchJob: x, at: len(b.data)})
 	default:
+		if j.storage&isUntold != 0 {
+			b.beginRun(sh, r, j)
+		}
 		b.data = sh.appendReservedLine(b.data, j, b.informed)
 		b.data = append(b.data, sh.body(j)...)
 		b.data = append(b.data, "\r\n"...)
 		b.small++
-		return int(j.size)
+		return int(j.size), false
 	}
-	return 0
+	return 0, false
 }
 
-// pinLarge pins the bodies of large jobs. Those that have gone meanwhile are left out.
-func (b *batch) pinLarge(c *Tx, now clock.Time) {
+// beginRun begins the time to run of a job that was not in memory.
+func (b *batch) beginRun(sh *shard, r ref, j *job) {
+	var out reply.Output
+	sh.beginRun(r, j, &out)
+	b.pos = max(b.pos, out.Pos)
+}
+
+// pinLarge pins the bodies of large jobs. Those that have gone meanwhile are left out. It pins none and returns false
+// if one is not in memory.
+func (b *batch) pinLarge(c *Tx, now clock.Time) bool {
 	held := b.large[:0]
 	for _, x := range b.large {
 		sh := x.shard
 		sh.lock(c, now)
-		if _, j := sh.find(x.id); j != nil && sh.reservedBy(b.of.reserved, j) {
+		r, j := sh.find(x.id)
+		switch {
+		case j == nil || !sh.reservedBy(b.of.reserved, j) || j.cold() && b.without(c, sh, r, j):
+		case j.cold():
+			sh.unlock(c)
+			for i := range held {
+				held[i].body.Release()
+			}
+			return false
+		default:
+			if j.storage&isUntold != 0 {
+				b.beginRun(sh, r, j)
+			}
 			x.line = sh.appendReservedLine(nil, j, b.informed)
 			x.body = sh.pin(j, 0)
 			held = append(held, x)
@@ -212,6 +270,45 @@ func (b *batch) pinLarge(c *Tx, now clock.Time) {
 		sh.unlock(c)
 	}
 	b.large = held
+	return true
+}
+
+// await has the bodies of those jobs loaded that are not in memory.
+func (b *batch) await(c *Tx, now clock.Time, jobs []batchJob) *loads.Wait {
+	w := c.shared.loads.Wait(b.of.watched[0].waiter)
+	var list []journal.Fetch
+	for _, x := range jobs {
+		x.shard.lock(c, now)
+		if _, j := x.shard.find(x.id); j != nil && j.cold() && x.shard.reservedBy(b.of.reserved, j) {
+			list = append(list, j.fetch())
+		}
+		x.shard.unlock(c)
+	}
+	w.Add(list...)
+	c.shared.sendLoads()
+	return w
+}
+
+// goOn ends a turn that has met a cold job: the batch waits for bodies, or goes on if they have come meanwhile.
+func (b *batch) goOn(w *loads.Wait) (n int, more bool, err error) {
+	if w.Len() == 0 {
+		return 0, true, nil
+	}
+	return 0, false, w
+}
+
+// without leaves a job out if its body could not be loaded.
+func (b *batch) without(c *Tx, sh *shard, r ref, j *job) bool {
+	err := c.shared.loads.Failed(j.ID)
+	if err == nil {
+		return false
+	}
+	var out reply.Output
+	if !sh.endUnread(r, j, err, &out) {
+		b.err = err
+	}
+	b.pos = max(b.pos, out.Pos)
+	return true
 }
 
 func (b *batch) appendTo(out *reply.Output) {

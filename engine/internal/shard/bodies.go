@@ -34,7 +34,7 @@ func (p *pin) Unpin() {
 	}
 	delete(sh.pins, p.key)
 	if p.orphan {
-		sh.bodies.Free(p.key.body, p.key.size)
+		sh.freeBlock(p.key.body, p.key.size)
 	}
 }
 
@@ -101,5 +101,5 @@ func (sh *shard) freeBody(body ref, size uint32) {
 			return
 		}
 	}
-	sh.bodies.Free(body, size)
+	sh.freeBlock(body, size)
 }

@@ -23,6 +23,7 @@ type Bulk struct {
 	most   int       // how many jobs
 	newest uint64    // the greatest id of them
 	rest   *deletion // finds what is not at the heads of queues; nil for operations without
+	of     *Client   // who moves jobs
 
 	done   int         // jobs
 	passed bool        // a job that came later stood before others
@@ -68,14 +69,14 @@ func (c *Tx) Kick(now clock.Time, b *Bulk, cl *Client, name []byte, bound uint32
 
 // MoveJobs makes b, which is zero, a move of the first jobs of a tube in one state to another tube.
 func (c *Tx) MoveJobs(
-	now clock.Time, b *Bulk, name []byte, of codec.State, bound uint32, to []byte, out *reply.Output,
+	now clock.Time, cl *Client, b *Bulk, name []byte, of codec.State, bound uint32, to []byte, out *reply.Output,
 ) error {
 	sh, t := c.lockTube(now, name, out)
 	if t == nil {
 		return reply.ErrNotFound
 	}
 	b.begin(t, move, stateOf(of), bound)
-	b.to, b.target = c.shared.shardFor(to), string(to)
+	b.to, b.target, b.of = c.shared.shardFor(to), string(to), cl
 	b.locks |= b.to.self
 	if b.tube == b.target {
 		b.most = 0
@@ -114,7 +115,7 @@ func (b *Bulk) Turn(c *Tx, now clock.Time, out *reply.Output) (n int, more bool,
 		b.pos = max(b.pos, changes.Pos)
 		c.spend(lockCost)
 		switch {
-		case errors.Is(err, journal.ErrRoom), err != nil && b.done == 0:
+		case errors.Is(err, journal.ErrRoom), waits(err), err != nil && b.done == 0:
 			return 0, false, err
 		case err != nil:
 			more = false // the others stay as they are
@@ -142,7 +143,9 @@ func (b *Bulk) do(r ref, j *job, out *reply.Output) (err error) {
 		err = sh.kick(r, j, out)
 	case move:
 		cost = j.moveCost()
-		err = sh.move(r, j, b.to, b.target, out)
+		if err = sh.move(r, j, b.to, b.target, out); errors.Is(err, errCold) {
+			err = b.missing(r, j)
+		}
 	case remove:
 		err = sh.delete(r, j, out)
 	case flush:
@@ -200,4 +203,28 @@ func (b *Bulk) first(t *tube) ref {
 		return 0
 	}
 	return r
+}
+
+// missing is why the first job, whose body is not in memory, cannot be moved yet. The client waits for the bodies of a
+// slice of jobs, as they come one after the other.
+func (b *Bulk) missing(first ref, j *job) error {
+	sh := b.shard
+	c := sh.by
+	if err := c.shared.loads.Failed(j.ID); err != nil {
+		return err
+	}
+	list, bytes, looked := []journal.Fetch{j.fetch()}, int(j.size), 1
+	for r := range sh.tubes[j.tube].all(b.heads[0]) {
+		if looked++; bytes >= moveSliceBytes || looked > moveSlice {
+			break
+		}
+		if k := sh.job(r); r != first && k.cold() {
+			list = append(list, k.fetch())
+			bytes += int(k.size)
+		}
+	}
+	w := c.shared.loads.Wait(b.of.watched[0].waiter)
+	w.Add(list...)
+	c.asks()
+	return w
 }

@@ -9,6 +9,7 @@ import (
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
+	"trellis/engine/internal/resident"
 )
 
 // A census walks everything that an engine holds while nothing happens in it,
@@ -19,6 +20,7 @@ type census struct {
 	firstID  uint64     // no id below it was handed out
 	ballast  map[*shard]ballast
 	errs     []error
+	kept     []resident.Entry
 
 	jobs     map[ids.Place]uint64    // what the index of ids knows
 	visited  map[ids.Place]string    // the queue in which a job was found
@@ -169,7 +171,7 @@ func (c *census) shard(sh *shard) {
 
 	bodies := 0
 	for p := range c.visited {
-		if p.Shard() == sh.number && sh.job(p.Ref()).size > 0 {
+		if p.Shard() == sh.number && sh.job(p.Ref()).size > 0 && !sh.job(p.Ref()).cold() {
 			bodies++
 		}
 	}
@@ -186,6 +188,7 @@ func (c *census) shard(sh *shard) {
 			bodies++
 		}
 	}
+	c.residents(sh, bodies)
 	b := c.ballast[sh]
 	if n := len(c.visited) - before + len(b.jobs); n != sh.jobs.Live() {
 		c.failf("shard %d: %d job records, %d jobs", sh.number, sh.jobs.Live(), n)
@@ -334,6 +337,45 @@ func (c *census) tube(sh *shard, t *tube, want *jobCounts) {
 	}
 	if t.using == 0 && t.watching == 0 && t.jobs() == 0 && t.name != DefaultTube {
 		c.failf("%s is there for nobody", t.name)
+	}
+}
+
+// residents checks that every body in memory that has a place in the journal can leave memory.
+func (c *census) residents(sh *shard, bodies int) {
+	x := sh.residents
+	if x == nil {
+		return
+	}
+	if x.count != bodies {
+		c.failf("shard %d counts %d bodies, has %d", sh.number, x.count, bodies)
+	}
+	listed := map[uint64]bool{}
+	for e, ok := x.First(1 << 63); ok; e, ok = x.First(1 << 63) {
+		if _, j := sh.find(e.ID); !void(j, e) {
+			listed[e.ID] = true
+		}
+		x.Drop()
+		c.kept = append(c.kept, e)
+	}
+	for _, e := range c.kept {
+		if x.Room() == nil {
+			x.Add(e, false)
+		}
+	}
+	c.kept = c.kept[:0]
+	for p, id := range c.jobs {
+		if p.Shard() != sh.number {
+			continue
+		}
+		switch j := sh.job(p.Ref()); {
+		case j.cold() && (j.size == 0 || j.state == tombstone):
+			c.failf("job %d is cold without a body", id)
+		case !j.cold() && j.size > 0 && j.state != tombstone && !listed[id]:
+			c.failf("the body of job %d can never leave memory: %+v", id, *j)
+		}
+	}
+	if n := sh.shared.loads.Len(); n > 0 {
+		c.failf("%d loads are under way", n)
 	}
 }
 

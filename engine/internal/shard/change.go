@@ -148,6 +148,7 @@ func (sh *shard) takeOut(j *job) {
 	case buried:
 		t.buried.Remove(sh.table, &j.Links)
 	case reserved:
+		j.storage &^= isUntold
 		sh.reservations[j.Next].jobs.Remove(sh.table, &j.Links)
 		t.reserved--
 		t.total.busy += sh.now.Micros()
@@ -198,6 +199,9 @@ func (sh *shard) reserve(to *ReservationSet, r ref, j *job) (pos journal.Pos, er
 		total.wait += sh.now.Micros() - j.at().Micros()
 	}
 	sh.requeue(r, j, reserved, end, j.pri, to)
+	if j.cold() {
+		sh.postpone(r, j)
+	}
 	return pos, nil
 }
 
@@ -224,7 +228,7 @@ func (sh *shard) deleteEntirely(r ref, j *job, out *reply.Output) error {
 // free frees a job, or a tombstone, that stands in no queue.
 func (sh *shard) free(r ref, j *job) {
 	sh.retired.Retire(&sh.shared.ids, j.ID)
-	sh.freeBody(j.body, j.size)
+	sh.dropBody(j)
 	var k *keyed
 	n := jobMemory + arena.Footprint(j.size)
 	if j.flags != 0 {

@@ -104,13 +104,22 @@
 // to serve fires what is complete then, so nothing is lost if the one before it did not come to
 // that.
 //
+// # Bodies beyond memory
+//
+// With Limits.Bodies, bodies leave memory that are in the journal for certain, when somebody outside calls Evict
+// (resident.go). The job is cold then: its state, its place in queues, and all that happens to it are as before. What
+// needs its body waits for that (loading.go): a reserve has reserved the job, and its time to run begins with the
+// reply; everything else has changed nothing, and is done again. The journal is asked when the last lock is released,
+// and Loaded, which may be called on any goroutine, finds jobs by their ids and places and wakes loops. Before that a
+// body that was loaded does not leave again. A job whose body cannot be read is buried by whoever reserves it.
+//
 // # Locks
 //
 // The shards are locked in the order of their numbers. Before them come account.Accounts.mu, Shards.life and
 // Shards.walks; after them one of those that are held for a moment only: of the roster, the settings, the groups, the
-// index of ids, the purses, the quotas, the numbers of loops, and the arena. A shard that does what is due may try the
-// lock of one with a smaller number, and does not wait for it. Only operations of a Tx hold several shards, and none is
-// begun while another one of the same goroutine holds a lock.
+// index of ids, the purses, the quotas, the loads, the numbers of loops, and the arena. A shard that does what is due
+// may try the lock of one with a smaller number, and does not wait for it. Only operations of a Tx hold several
+// shards, and none is begun while another one of the same goroutine holds a lock.
 //
 // # Tests
 //

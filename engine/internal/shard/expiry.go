@@ -113,7 +113,7 @@ func (sh *shard) expireDue() {
 		}
 		if err != nil {
 			wait := expiryRetry
-			if errors.Is(err, journal.ErrRoom) {
+			if errors.Is(err, journal.ErrRoom) || errors.Is(err, errCold) && sh.loadAhead(j) {
 				wait = tombstoneRetry
 			}
 			sh.forgetExpiry(k)

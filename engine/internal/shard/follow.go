@@ -79,8 +79,13 @@ func (f *Follower) Full(r *journal.Record, place journal.Place) (replaced journa
 			return replaced, fmt.Errorf("job %d comes into being, but there is one of that id", r.ID)
 		}
 		if old == sh && same && j.ttr == max(r.TTR, 1) && old.hasKeys(j, &r.Keys) &&
-			j.created == e.sinceStart(r.Created) && bytes.Equal(old.body(j), r.Body) {
+			j.created == e.sinceStart(r.Created) && old.hasBody(j, r.Body) {
+			if err := old.placeRoom(); err != nil {
+				old.unlock(&f.tx)
+				return replaced, fmt.Errorf("job %d: %w", r.ID, err)
+			}
 			j.onRecord(r, place.Segment)
+			old.placed(j, place, 0)
 			// Otherwise it was moved, and is reserved.
 			if j.state != reserved || f.now == clock.Always || r.State != journal.Ready {
 				err = f.apply(old, ref, j, r)
@@ -98,7 +103,7 @@ func (f *Follower) Full(r *journal.Record, place journal.Place) (replaced journa
 	f.tx.countBytes(jobFootprint(uint32(len(r.Body)), &r.Keys))
 	sh.lock(&f.tx, f.stamp)
 	defer sh.unlock(&f.tx)
-	if err := f.insert(sh, r, place.Segment); err != nil {
+	if err := f.insert(sh, r, place); err != nil {
 		return replaced, fmt.Errorf("job %d: %w", r.ID, err)
 	}
 	return replaced, nil
@@ -110,28 +115,46 @@ func (sh *shard) hasKeys(j *job, keys *journal.Keys) bool {
 	return has.Equal(keys) && (j.flags == 0 || !sh.keyedOf(j).lost)
 }
 
+// hasBody reports whether a job has that body, as far as that can be seen: the full records of a cold job have the
+// same.
+func (sh *shard) hasBody(j *job, body []byte) bool {
+	return j.cold() && int(j.size) == len(body) || bytes.Equal(sh.body(j), body)
+}
+
 // insert makes a job of a full record.
-func (f *Follower) insert(sh *shard, r *journal.Record, segment uint32) error {
+func (f *Follower) insert(sh *shard, r *journal.Record, place journal.Place) error {
 	if k := sh.holder(r.Tube, r.Keys.Unique); f.strict && k != nil {
 		if _, j := sh.find(k.id); j.state != tombstone {
 			return fmt.Errorf("it has the key %q, but so has job %d", r.Keys.Unique, k.id)
 		}
 	}
-	body, err := sh.bodies.Alloc(uint32(len(r.Body)))
-	if err != nil {
+	if err := sh.placeRoom(); err != nil {
 		return err
 	}
-	copy(sh.bodies.Bytes(body, uint32(len(r.Body))), r.Body)
+	size, storage := uint32(len(r.Body)), uint8(0)
+	var body ref
+	if sh.residents != nil && size > 0 && place.Known() && f.shared.log.Bodies != nil {
+		storage = isCold
+	} else {
+		var err error
+		if body, err = sh.allocBody(size); err != nil {
+			return err
+		}
+		copy(sh.bodies.Bytes(body, size), r.Body)
+	}
 	ref, j, err := sh.newJob()
 	if err != nil {
-		sh.bodies.Free(body, uint32(len(r.Body)))
+		if storage == 0 {
+			sh.freeBlock(body, size)
+		}
 		return err
 	}
 	*j = job{
 		Links: queue.Links{ID: r.ID}, created: f.shared.sinceStart(r.Created), ttr: max(r.TTR, 1),
-		size: uint32(len(r.Body)), body: body, tube: sh.tube([]byte(r.Tube), false).index,
+		size: size, body: body, storage: storage, tube: sh.tube([]byte(r.Tube), false).index,
 	}
-	j.onRecord(r, segment)
+	j.onRecord(r, place.Segment)
+	sh.placed(j, place, 0)
 	f.shared.ids.Put(r.ID, ids.PlaceOf(sh.number, ref))
 	sh.tubes[j.tube].CountJob(1, jobFootprint(j.size, &r.Keys))
 	if r.Keys != (journal.Keys{}) {

@@ -145,7 +145,7 @@ func (e *Engine) dump() string {
 			}
 			keys := sh.keysOf(j)
 			fmt.Fprintf(&b, "%s: %v job %d pri %d ttr %d created %d due %d %+v keys%s body %q\n",
-				name, j.state, j.ID, j.pri, j.ttr, e.wall(j.created), due, n, tagsOf(&keys), sh.body(j))
+				name, j.state, j.ID, j.pri, j.ttr, e.wall(j.created), due, n, tagsOf(&keys), sh.bodyOf(j))
 		}
 	}
 	_ = e.Settings(func(x *journal.Setting) error {

@@ -323,7 +323,7 @@ func (e *Engine) held(last uint64) string {
 func TestScriptsOnRecord(t *testing.T) {
 	for name, loops := range map[string]int{"one loop": 1, "three loops": 3} {
 		t.Run(name, func(t *testing.T) {
-			script.RunCorpus(t, simTarget{loops, func(s *sim) {
+			script.RunCorpus(t, simTarget{loops: loops, setUp: func(s *sim) {
 				record := &tape{file: newFile(nil)}
 				s.onRecord(record)
 				s.ids = func(n int) uint64 { return uint64(n) } // which the scripts know
@@ -339,7 +339,7 @@ func TestScriptsOnRecord(t *testing.T) {
 func TestScriptsOfALeadersOwnClients(t *testing.T) {
 	for name, loops := range map[string]int{"one loop": 1, "three loops": 3} {
 		t.Run(name, func(t *testing.T) {
-			script.RunCorpus(t, simTarget{loops, func(s *sim) {
+			script.RunCorpus(t, simTarget{loops: loops, setUp: func(s *sim) {
 				record := &tape{file: newFile(nil)}
 				s.engine.recordIn(heldTape{record})
 				s.restart = func() { s.succeed(t, record) }

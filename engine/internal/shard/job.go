@@ -57,13 +57,14 @@ type job struct {
 	pri      uint32
 	ttr      uint32 // seconds, at least 1
 	size     uint32 // bytes of its body, without CRLF
-	body     ref
+	body     ref    // of a cold job the offset of its place in the journal, in units of 8 bytes: see resident.go
 	tube     uint32 // index in shard.tubes
 	counters ref    // 0 while all that it would hold is 0
 	segment  uint32 // of the journal, in which its last full record stands
 	state    state
 	optional uint8 // bytes of optional fields in its last full record
 	flags    uint8 // see keys.go
+	storage  uint8 // see resident.go
 }
 
 // at is Links.At as a time.

@@ -1,6 +1,8 @@
 package shard
 
 import (
+	"errors"
+
 	"trellis/codec"
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/reply"
@@ -95,46 +97,64 @@ func (c *Tx) MoveJob(now clock.Time, id uint64, by *Client, tube string, out *re
 	}
 	c.spend(j.moveCost())
 	err := from.move(r, j, to, tube, out)
+	if errors.Is(err, errCold) {
+		err = c.missing(by, j)
+	}
 	c.unlockAll(locked)
 	return err
 }
 
 // Peek appends a job, as clients are shown it.
-func (c *Tx) Peek(now clock.Time, id uint64, out *reply.Output) error {
+func (c *Tx) Peek(now clock.Time, cl *Client, id uint64, out *reply.Output) error {
 	sh, _, j := c.shared.lockJob(c, id, now)
 	if sh == nil {
 		return c.shared.notFound(out)
 	}
-	sh.appendFound(out, j)
+	err := c.show(cl, sh, j, out)
 	sh.unlock(c)
+	return err
+}
+
+// show appends a job, whose shard is locked, as the client is shown it.
+func (c *Tx) show(cl *Client, sh *shard, j *job, out *reply.Output) error {
+	if j.cold() {
+		return c.missing(cl, j)
+	}
+	sh.appendFound(out, j)
 	return nil
 }
 
 // PeekTube is Peek for the first job in a state of the tube of that name, nil for the one that the client uses. Of
-// reserved jobs, rest has to find the one with the smallest id; otherwise it is nil.
+// reserved jobs, rest has to find the one with the smallest id; otherwise it is nil. The operation was executed
+// before, and then the job with the id was the first, if that is not 0: it goes first if it is still there.
 func (c *Tx) PeekTube(
-	now clock.Time, cl *Client, name []byte, of codec.State, out *reply.Output,
+	now clock.Time, cl *Client, name []byte, of codec.State, id *uint64, out *reply.Output,
 ) (rest Work, err error) {
 	sh, t := c.lockTubeOr(now, name, cl, out)
 	switch {
 	case t == nil:
 		return nil, reply.ErrNotFound
 	case of != codec.Reserved:
-		return nil, c.peekFirst(sh, t, stateOf(of), out)
+		return nil, c.peekFirst(cl, sh, t, stateOf(of), id, out)
 	}
-	rest = &reservedPeek{newSurvey(sh, t.name, reserved, peekCandidates), peekAgain}
+	rest = &reservedPeek{Survey: newSurvey(sh, t.name, reserved, peekCandidates), of: cl, again: peekAgain}
 	sh.unlock(c)
 	return rest, nil
 }
 
-func (c *Tx) peekFirst(sh *shard, t *tube, of state, out *reply.Output) error {
-	r := t.firstShown(of)
-	if r == 0 {
-		return c.refuse(sh, out)
+func (c *Tx) peekFirst(cl *Client, sh *shard, t *tube, of state, id *uint64, out *reply.Output) error {
+	_, j := sh.find(*id)
+	if j == nil || j.state.shown() != of || j.tube != t.index {
+		r := t.firstShown(of)
+		if r == 0 {
+			return c.refuse(sh, out)
+		}
+		j = sh.job(r)
 	}
-	sh.appendFound(out, sh.job(r))
+	*id = j.ID
+	err := c.show(cl, sh, j, out)
 	sh.unlock(c)
-	return nil
+	return err
 }
 
 // Job returns what clients are told of a job.
@@ -156,6 +176,9 @@ func (c *Tx) Job(now clock.Time, id uint64, out *reply.Output) (x stats.Job, err
 	}
 	if j.state == reserved || j.state == delayed {
 		x.Left = max(0, j.at()-now)
+	}
+	if j.storage&isUntold != 0 {
+		x.Left = clock.Seconds(j.ttr)
 	}
 	return x, nil
 }

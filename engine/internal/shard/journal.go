@@ -72,6 +72,10 @@ func (sh *shard) recordChange(j *job, ch *change, out *reply.Output) error {
 		r.Origin = by.Origin()
 	}
 	if j.state == unqueued {
+		whole(r, j.size)
+		if err := sh.placeRoom(); err != nil {
+			return err
+		}
 		ticket, err := log.Put(r)
 		if err != nil {
 			return err
@@ -93,6 +97,7 @@ func (sh *shard) recordChange(j *job, ch *change, out *reply.Output) error {
 // recordedPut notes that a job's first record was written.
 func (sh *shard) recordedPut(j *job, t journal.Ticket, out *reply.Output) {
 	j.segment = t.Segment
+	sh.placed(j, t.Place(), t.Pos)
 	sh.recorded(t.Pos)
 	out.Recorded(t.Pos)
 }
@@ -142,7 +147,7 @@ func (sh *shard) recordDelete(j *job, out *reply.Output) error {
 // Migrate records all of a job again if its last full record stands in the segment of
 // that place, where a record of it has that body. It returns what [record.Journal.Move] does. Any
 // goroutine may call it.
-func (e *Shards) Migrate(id uint64, place journal.Place, _ []byte) error {
+func (e *Shards) Migrate(id uint64, place journal.Place, body []byte) error {
 	p := e.ids.Get(id)
 	if p == 0 {
 		return nil
@@ -156,11 +161,22 @@ func (e *Shards) Migrate(id uint64, place journal.Place, _ []byte) error {
 	}
 	ch := sh.present(j)
 	r := sh.describe(j, &ch)
+	if j.cold() {
+		if place != j.place() {
+			return nil // it comes to that record as well
+		}
+		r.Body = body
+	}
+	whole(r, j.size)
+	if err := sh.placeRoom(); err != nil {
+		return err
+	}
 	ticket, err := e.log.Journal.Move(r, sh.former(j))
 	if err != nil {
 		return err
 	}
 	j.onRecord(r, ticket.Segment)
+	sh.placed(j, ticket.Place(), ticket.Pos)
 	sh.recorded(ticket.Pos)
 	if j.state == reserved && sh.tubes[j.tube].outlasts() {
 		sh.recordReserved(j, j.at(), ch.counters.reserves)

@@ -28,6 +28,9 @@ type file struct {
 	counters  journal.Counters
 	graves    journal.Pos // of the last end of a tombstone
 	fires     journal.Pos // of the last firing
+
+	bodies map[journal.Place]bodied // of all full records that there ever were
+	asked  []journal.Fetch          // and not answered
 }
 
 // filed is what the journal has of one job.
@@ -36,10 +39,20 @@ type filed struct {
 	record  journal.Record
 	pos     journal.Pos // of its last change
 	segment uint32
+	offset  uint32
+}
+
+func (x *filed) place() journal.Place { return journal.Place{Segment: x.segment, Offset: x.offset} }
+
+// ticket is that of a full record that was just made.
+func (f *file) ticket(x *filed) journal.Ticket {
+	x.offset = uint32(f.pos)
+	f.bodies[x.place()] = bodied{x.full.ID, x.full.Body}
+	return journal.Ticket{Pos: f.pos, Segment: x.segment, Offset: x.offset}
 }
 
 func newFile(t *rapid.T) *file {
-	return &file{t: t, jobs: map[uint64]*filed{}, settings: map[string]journal.Setting{}, counters: journal.Counters{Oldest: 1, Current: 1}}
+	return &file{t: t, jobs: map[uint64]*filed{}, settings: map[string]journal.Setting{}, counters: journal.Counters{Oldest: 1, Current: 1}, bodies: map[journal.Place]bodied{}}
 }
 
 func (f *file) next() journal.Pos {
@@ -77,7 +90,7 @@ func (f *file) Put(r *journal.Record) (journal.Ticket, error) {
 	}
 	x := &filed{full: copied(r), record: copied(r), pos: f.next(), segment: f.counters.Current}
 	f.jobs[r.ID] = x
-	return journal.Ticket{Pos: x.pos, Segment: x.segment}, nil
+	return f.ticket(x), nil
 }
 
 // Update implements Journal.
@@ -89,6 +102,11 @@ func (f *file) Update(r *journal.Record) (journal.Pos, error) {
 	if x == nil {
 		f.t.Errorf("job %d changes and is not on record", r.ID)
 		return f.next(), nil
+	}
+	if r.Body == nil && len(x.full.Body) > 0 { // the job is cold, and the record is of what has changed
+		all := *r
+		all.Body = x.full.Body
+		r = &all
 	}
 	before := copied(&x.record)
 	before.Pri, before.Reserves, before.Timeouts, before.Attempts = r.Pri, r.Reserves, r.Timeouts, r.Attempts
@@ -136,7 +154,7 @@ func (f *file) Move(r *journal.Record, former journal.Former) (journal.Ticket, e
 	x.full, x.record = copied(r), copied(r)
 	f.counters.Migrated++
 	x.segment = uint32(f.next())/200 + 1
-	return journal.Ticket{Pos: f.pos, Segment: x.segment}, nil
+	return f.ticket(x), nil
 }
 
 // Replace implements Journal.
@@ -150,7 +168,7 @@ func (f *file) Replace(r *journal.Record, former journal.Former) (journal.Ticket
 		return journal.Ticket{}, errors.New("not there")
 	}
 	x.full, x.record, x.pos, x.segment = copied(r), copied(r), f.next(), f.counters.Current
-	return journal.Ticket{Pos: x.pos, Segment: x.segment}, nil
+	return f.ticket(x), nil
 }
 
 // Set implements Journal.
@@ -411,7 +429,7 @@ func (f *file) tell(to *Follower) error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(f.jobs)) {
 		x := f.jobs[id]
-		if _, err := to.Full(&x.full, journal.Place{Segment: x.segment}); err != nil {
+		if _, err := to.Full(&x.full, x.place()); err != nil {
 			return err
 		}
 		if x.full.State == journal.Deleted {
@@ -429,7 +447,8 @@ func (r *rig) restart(after clock.Time) *rig {
 	f := newFile(r.t)
 	f.pos, f.committed, f.counters = r.file.pos, r.file.pos, r.file.counters
 	for id, x := range r.file.jobs {
-		f.jobs[id] = &filed{full: copied(&x.full), record: copied(&x.record), pos: x.pos, segment: x.segment}
+		f.jobs[id] = &filed{full: copied(&x.full), record: copied(&x.record), pos: x.pos, segment: x.segment, offset: x.offset}
+		f.bodies[x.place()] = r.file.bodies[x.place()]
 	}
 	f.settings = maps.Clone(r.file.settings)
 	plan := r.plan
@@ -451,7 +470,7 @@ func (r *rig) restart(after clock.Time) *rig {
 		if _, err := follower.Full(&x.full, journal.Place{Segment: x.segment + 7}); err != nil {
 			r.t.Fatal(err)
 		}
-		if replaced, err := follower.Full(&x.full, journal.Place{Segment: x.segment}); err != nil || replaced.Segment != x.segment+7 {
+		if replaced, err := follower.Full(&x.full, x.place()); err != nil || replaced.Segment != x.segment+7 {
 			r.t.Fatalf("job %d replaces one in segment %d, %v", id, replaced, err)
 		}
 		old := r.model.jobs[id]

@@ -20,4 +20,7 @@ type Limits struct {
 	// KeySeconds is for how many seconds at most the unique key of a deleted job is not
 	// free, whatever its put says, and also if that is restored from a journal.
 	KeySeconds uint32
+	// Bodies is how many bytes of bodies may be in memory: what Evict lets leave it stays in the journal, which must have
+	// [record.Bodies], until somebody needs it.
+	Bodies int64
 }

@@ -46,8 +46,12 @@ func (sh *shard) move(r ref, j *job, to *shard, name string, out *reply.Output) 
 }
 
 // moveTo records that a job goes to another tube, where it is what ch says, and moves it.
-// Both shards are locked. If it cannot be recorded, or there is no room, nothing changes.
+// Both shards are locked. If it cannot be recorded, or there is no room, or its body is not in memory, nothing
+// changes.
 func (sh *shard) moveTo(r ref, j *job, ch *change, to *shard, name string, out *reply.Output) error {
+	if j.cold() {
+		return errCold
+	}
 	old := sh.tubes[j.tube]
 	t := to.tube([]byte(name), true)
 	if t == nil {
@@ -164,14 +168,14 @@ func (sh *shard) moveWithin(r ref, j *job, t *tube, ch *change, keys journal.Key
 // moveAway moves a job to a tube of another shard.
 func (sh *shard) moveAway(r ref, j *job, t *tube, ch *change, keys journal.Keys, out *reply.Output) error {
 	to := t.shard
-	body, err := to.bodies.Alloc(j.size)
+	body, err := to.allocBody(j.size)
 	if err != nil {
 		return err
 	}
 	copy(to.bodies.Bytes(body, j.size), sh.body(j))
 	there, moved, err := to.newJob()
 	if err != nil {
-		to.bodies.Free(body, j.size)
+		to.freeBlock(body, j.size)
 		to.tidier.wanted()
 		return err
 	}
@@ -182,14 +186,14 @@ func (sh *shard) moveAway(r ref, j *job, t *tube, ch *change, keys journal.Keys,
 		err = sh.recordMove(j, moved, t, ch, keys, out)
 	}
 	if err != nil {
-		to.bodies.Free(body, j.size)
+		to.freeBlock(body, j.size)
 		to.freeRecord(there, moved)
 		to.tidier.wanted()
 		return err
 	}
 	sh.shared.ids.Put(j.ID, ids.PlaceOf(to.number, there))
 	sh.takeOut(j)
-	sh.freeBody(j.body, j.size)
+	sh.dropBody(j)
 	var k *keyed
 	if j.flags != 0 {
 		k = sh.removeKeys(j)
@@ -224,11 +228,16 @@ func (sh *shard) recordMove(j, moved *job, t *tube, ch *change, keys journal.Key
 	*r = e.recordOf(j, ch, t.name, sh.body(j))
 	r.Keys = keys
 	r.Origin = out.Source().Origin()
+	whole(r, j.size)
+	if err := t.shard.placeRoom(); err != nil {
+		return err
+	}
 	ticket, err := e.log.Journal.Replace(r, sh.former(j))
 	if err != nil {
 		return err
 	}
 	moved.onRecord(r, ticket.Segment)
+	t.shard.placed(moved, ticket.Place(), ticket.Pos)
 	sh.recordedEnd(ticket.Pos, out)
 	t.shard.recorded(ticket.Pos)
 	return nil

@@ -44,6 +44,10 @@ func newShard(e *Shards, number int) *shard {
 		due:          clock.MaxTime,
 		armed:        clock.MaxTime,
 	}
+	if e.cfg.Limits.Bodies > 0 {
+		sh.residents = new(residents)
+		sh.residents.Open()
+	}
 	sh.tidier.shard = sh
 	sh.tidier.timer.Owner = &sh.tidier
 	sh.tombstones.shard = sh
@@ -102,6 +106,9 @@ func (sh *shard) discard() {
 	sh.jobs.Discard()
 	sh.counters.Discard()
 	sh.bodies.Discard()
+	if sh.residents != nil {
+		sh.residents.Discard()
+	}
 	clear(sh.byName)
 	sh.tubes, sh.freeTubes, sh.pins = nil, nil, nil
 	sh.keyed, sh.holders = hashtable.Table[keyed, byJobID]{}, hashtable.Table[keyed, byUniqueKey]{}

@@ -56,7 +56,7 @@ func (e *Shards) Lingers() bool { return e.lingering.Load() > 0 }
 // forsake ends the reservation of a client that has left, or makes an orphan of its job. The result is that of lapse.
 func (sh *shard) forsake(r ref, j *job, account string, how departure) (taken *shard) {
 	t := sh.tubes[j.tube]
-	if how == hasQuit || !t.lingers() {
+	if how == hasQuit || !t.lingers() || j.storage&isUntold != 0 {
 		return sh.giveBack(r, j, how.cause())
 	}
 	sh.orphan(r, j, account, how)

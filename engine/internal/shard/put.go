@@ -91,7 +91,7 @@ func (c *Tx) Put(now clock.Time, cl *Client, cmd *codec.Command, refusal error, 
 	}
 	sh := t.shard
 	sh.lock(c, now)
-	body, err := sh.bodies.Alloc(cmd.Size)
+	body, err := sh.allocBody(cmd.Size)
 	if err != nil {
 		sh.unlock(c)
 		c.dismiss(account, jobFootprint(cmd.Size, keys))
@@ -201,6 +201,9 @@ func (c *Tx) insert(t *tube, in *Incoming, out *reply.Output) error {
 		err = sh.change(r, j, &ch, out)
 	default:
 		if err = sh.provide(j, &ch); err == nil {
+			err = sh.placeRoom()
+		}
+		if err == nil {
 			sh.recordedPut(j, in.ticket, out)
 			sh.apply(r, j, &ch)
 			c.ahead[in.era].Add(-1)
@@ -276,7 +279,7 @@ func (c *Tx) recordLarge(t *tube, in *Incoming, out *reply.Output) (err error) {
 // discard frees what a put took that does not become a job.
 func (c *Tx) discard(t *tube, in *Incoming) {
 	sh := t.shard
-	sh.bodies.Free(in.body, in.size)
+	sh.freeBlock(in.body, in.size)
 	c.dismiss(in.account, in.footprint())
 	sh.shared.ids.Retire(in.id)
 	sh.tidier.wanted()
@@ -302,7 +305,7 @@ func (c *Tx) placeIncoming(now clock.Time, t *tube, in *Incoming) {
 	}
 	sh := t.shard
 	sh.lock(c, now)
-	body, err := sh.bodies.Alloc(in.size)
+	body, err := sh.allocBody(in.size)
 	if err == nil {
 		in.body, in.bytes = body, sh.bodies.Bytes(body, in.size)
 		in.missing, in.account = in.bytes, account

@@ -1,6 +1,8 @@
 package shard
 
 import (
+	"errors"
+
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/reply"
 )
@@ -72,6 +74,8 @@ func (c *Tx) releaseDead(now clock.Time, id uint64, by *Client, pri, delay uint3
 			c.spend(j.moveCost())
 			if err = sh.buryDead(r, j, ch, what, to, out); err == nil {
 				t.countFailure(byRelease, what)
+			} else if errors.Is(err, errCold) {
+				err = c.missing(by, j)
 			}
 		}
 		c.unlockAll(locked)

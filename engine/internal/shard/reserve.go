@@ -59,7 +59,12 @@ func (c *Tx) reserveFirst(
 	if err != nil {
 		return false, err
 	}
-	out.DependOn(max(pos, held))
+	if pos = max(pos, held); first.cold() {
+		w := c.await(cl, first)
+		w.ID, w.Pos = first.ID, pos
+		return false, w
+	}
+	out.DependOn(pos)
 	sh.appendReserved(out, first, informed)
 	return false, nil
 }
@@ -92,19 +97,25 @@ func (c *Tx) waitOr(now clock.Time, cl *Client, until clock.Time, out *reply.Out
 }
 
 // Handed appends the reply that hands out the job of that id, for which a client has waited and which the reply
-// depends on pos. It returns false if the client does not have the job any more.
-func (c *Tx) Handed(now clock.Time, id uint64, cl *Client, pos journal.Pos, informed bool, out *reply.Output) bool {
-	sh, _, j := c.shared.lockJob(c, id, now)
+// depends on pos. It returns false if the client does not have the job any more, or the job's body cannot be read.
+func (c *Tx) Handed(
+	now clock.Time, id uint64, cl *Client, pos journal.Pos, informed bool, out *reply.Output,
+) (has bool, err error) {
+	sh, r, j := c.shared.lockJob(c, id, now)
 	if sh == nil {
-		return false
+		return false, nil
 	}
-	has := sh.reservedBy(cl.reserved, j)
-	if has {
+	switch has = sh.reservedBy(cl.reserved, j); {
+	case !has:
+	case j.cold():
+		has, err = c.handCold(cl, sh, r, j, out)
+	default:
+		sh.beginRun(r, j, out)
 		out.DependOn(pos)
 		sh.appendReserved(out, j, informed)
 	}
 	sh.unlock(c)
-	return has
+	return has, err
 }
 
 // ReserveJob reserves the job of that id, whatever state it is in, or adopts it, and appends the reply. works: the
@@ -116,7 +127,16 @@ func (c *Tx) ReserveJob(
 	if sh == nil {
 		return false, c.shared.notFound(out)
 	}
-	if j.state == reserved && sh.mayAdopt(cl, j) {
+	adopts := j.state == reserved && sh.mayAdopt(cl, j)
+	if !adopts && (j.state == reserved || !sh.mayReserve(j)) {
+		return false, c.refuse(sh, out)
+	}
+	if j.cold() {
+		err = c.missing(cl, j)
+		sh.unlock(c)
+		return false, err
+	}
+	if adopts {
 		pos := sh.dependsOn(sh.now)
 		if err := sh.adopt(cl, r, j, 1, out); err != nil {
 			sh.unlock(c)
@@ -126,9 +146,6 @@ func (c *Tx) ReserveJob(
 		sh.appendReserved(out, j, informed)
 		sh.unlock(c)
 		return true, nil
-	}
-	if j.state == reserved || sh.passedOver(j) || j.state == held && !sh.shared.cfg.Stock || !sh.tubes[j.tube].mayStart() {
-		return false, c.refuse(sh, out)
 	}
 	since := sh.now // a delayed or buried job does not tell when it became so
 	if j.state == ready {
@@ -159,4 +176,9 @@ func (c *Tx) HasReserved(now clock.Time, cl *Client, id uint64) bool {
 	}
 	defer sh.unlock(c)
 	return sh.reservedBy(cl.reserved, j)
+}
+
+// mayReserve reports whether a job that is not reserved may be, whatever state it is in.
+func (sh *shard) mayReserve(j *job) bool {
+	return !sh.passedOver(j) && (j.state != held || sh.shared.cfg.Stock) && sh.tubes[j.tube].mayStart()
 }

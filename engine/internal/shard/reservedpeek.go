@@ -9,7 +9,9 @@ import (
 // the time when all were looked at the first of them may not be reserved any more.
 type reservedPeek struct {
 	*Survey
-	again int // how often it may still look again when none of the first ones is
+	of    *Client
+	first uint64 // the job that was found, and whose body had to be loaded; 0 for none
+	again int    // how often it may still look again when none of the first ones is
 }
 
 const (
@@ -19,16 +21,28 @@ const (
 
 // Turn implements Work. At the end it appends the job, or returns reply.ErrNotFound.
 func (p *reservedPeek) Turn(c *Tx, now clock.Time, out *reply.Output) (n int, more bool, err error) {
+	sh := p.shard
+	if p.first != 0 {
+		sh.lock(c, now)
+		if j := p.find(p.first); j != nil {
+			err = c.show(p.of, sh, j, out)
+			sh.unlock(c)
+			return 1, false, err
+		}
+		p.first = 0
+		sh.unlock(c)
+	}
 	if !p.run(c, now) {
 		return 0, true, nil
 	}
-	sh := p.shard
 	defer sh.unlock(c)
 	p.sort(len(p.found))
 	for i := range p.found {
-		if _, j := sh.find(p.found[i].id); j != nil && j.state == reserved && sh.tubes[j.tube].name == p.tube {
-			sh.appendFound(out, j)
-			return 1, false, nil
+		if j := p.find(p.found[i].id); j != nil {
+			if err = c.show(p.of, sh, j, out); err != nil {
+				p.first, p.Survey = j.ID, newSurvey(sh, p.tube, reserved, peekCandidates)
+			}
+			return 1, false, err
 		}
 	}
 	if len(p.found) > 0 && p.again > 0 {
@@ -39,4 +53,13 @@ func (p *reservedPeek) Turn(c *Tx, now clock.Time, out *reply.Output) (n int, mo
 	// Reservations here are so short that the first ones are over before all are known.
 	out.DependOn(sh.dependsOnEnds())
 	return 0, false, reply.ErrNotFound
+}
+
+// find is the job of that id if it is reserved in the tube, otherwise nil. The shard is locked.
+func (p *reservedPeek) find(id uint64) *job {
+	_, j := p.shard.find(id)
+	if j == nil || j.state != reserved || p.shard.tubes[j.tube].name != p.tube {
+		return nil
+	}
+	return j
 }

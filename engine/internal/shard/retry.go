@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"errors"
 	"math/bits"
 
 	"trellis/binlog/journal"
@@ -89,12 +90,18 @@ func (t *tube) buries(what fate) bool {
 	return what == deadLetter || what == expired && t.policy != nil && t.policy.Dead != ""
 }
 
-// lapse ends a reservation that its client has not ended. It returns nil; or, if the lock of the
+// lapse ends a reservation that its client has not ended. One of which the client was not told, because the job's body
+// was not in memory, has not failed. It returns nil; or, if the lock of the
 // dead tube's shard is not to be had, that shard, and has changed nothing.
 func (sh *shard) lapse(r ref, j *job, by cause) (taken *shard) {
 	ch := sh.present(j)
 	delay := ch.counters.delay
-	t := sh.tubes[j.tube]
+	t, cause := sh.tubes[j.tube], by
+	untold := j.storage&isUntold != 0
+	if untold {
+		ch.counters.reserves--
+		by = byStop
+	}
 	what := sh.failed(t, j, &ch, by)
 	if t.buries(what) || what == expired {
 		// If there is no room for it, it is judged again when it fails next, or a second later.
@@ -106,13 +113,20 @@ func (sh *shard) lapse(r ref, j *job, by cause) (taken *shard) {
 		if taken != nil || err == nil {
 			return taken
 		}
+		if errors.Is(err, errCold) && cause == byTimeOut && sh.orphansWith(j) == nil && sh.loadAhead(j) {
+			sh.putOff(r, j)
+			return nil
+		}
 	}
-	if by == byTimeOut && sh.onRecord(j) || t.outlasts() || t.recordsFailures() && t.counts(by) {
+	if cause == byTimeOut && sh.onRecord(j) || t.outlasts() || t.recordsFailures() && t.counts(by) {
 		if err := sh.recordLapse(j, &ch); err != nil && what == backsOff {
 			what, ch.to, ch.counters.delay = goesOn, ready, delay // others who follow the journal know no delay
 		}
 	}
 	t.countFailure(by, what)
+	if untold {
+		t.totals().reserves--
+	}
 	sh.apply(r, j, &ch)
 	sh.dispatch(t)
 	return nil
@@ -120,7 +134,7 @@ func (sh *shard) lapse(r ref, j *job, by cause) (taken *shard) {
 
 // giveBack ends a reservation of a client whose connection has ended. The result is that of lapse.
 func (sh *shard) giveBack(r ref, j *job, by cause) (taken *shard) {
-	if t := sh.tubes[j.tube]; !t.counts(by) && !sh.overdue(j) && !t.outlasts() {
+	if t := sh.tubes[j.tube]; !t.counts(by) && !sh.overdue(j) && !t.outlasts() && j.storage&isUntold == 0 {
 		sh.makeReady(r, j)
 		sh.dispatch(t)
 		return nil
@@ -173,6 +187,9 @@ func (sh *shard) end(r ref, j *job, ch *change, what fate, out *reply.Output) (t
 	t := sh.tubes[j.tube]
 	if !t.buries(what) {
 		return nil, sh.deleteExpired(r, j, out)
+	}
+	if j.cold() && t.deadTube() != t.name {
+		return nil, errCold
 	}
 	to := sh.shared.shardFor([]byte(t.deadTube()))
 	entered, ok := sh.enter(to)

@@ -95,6 +95,7 @@ type rigPlan struct {
 	ballast                 bool
 	maxKeys                 int
 	keyed                   bool // most jobs have keys
+	cold                    bool // bodies leave memory whenever they can
 }
 
 // newRig makes a rig with an engine that has the given journal, if it is not nil.
@@ -110,6 +111,9 @@ func newRig(t *rapid.T, p rigPlan, f *file, start time.Time) *rig {
 	}
 	if f != nil {
 		cfg.Journal = f
+	}
+	if p.cold {
+		cfg.Limits.Bodies = 1
 	}
 	// Which tube is in which shard is random; here it must not be.
 	for r.engine == nil || r.engine.defaultTube.shard.number != p.places[0] {
@@ -234,7 +238,7 @@ func (c *rigConn) feed(p []byte) Outcome {
 		if !ok {
 			return last
 		}
-		last = c.session.Execute(c.rig.now, &cmd, &c.out)
+		last = c.finish(c.session.Execute(c.rig.now, &cmd, &c.out))
 	}
 }
 
@@ -266,6 +270,7 @@ func (r *rig) expect(c *rigConn, got Outcome) {
 // ran says that a loop has called the engine, and that its batch of commands has
 // ended.
 func (r *rig) ran(l *rigLoop) {
+	r.chill()
 	l.by().EndRound()
 	l.owed = true
 	r.settle()
@@ -321,7 +326,7 @@ func (r *rig) wake(c *rigConn) {
 
 func (r *rig) resume(c *rigConn) {
 	c.woken = false
-	outcome := c.session.Resume(r.now, &c.out)
+	outcome := c.finish(c.session.Resume(r.now, &c.out))
 	r.model.resume(c.client)
 	c.waiting = c.client.waiting
 	r.expect(c, outcome)
@@ -431,6 +436,7 @@ const mostAlarms = 100_000
 
 // wait lets time pass and meets all alarms, each when it is due.
 func (r *rig) wait(to clock.Time, loopsFirst bool) {
+	r.warm()
 	for n := 0; ; n++ {
 		if n == mostAlarms {
 			r.t.Fatalf("%d alarms until %d, and more until %d", n, r.now, to)
@@ -492,6 +498,7 @@ func (r *rig) meetAlarms(loopsFirst bool) {
 
 // jump lets time pass without meeting any alarm. Nobody must be waiting.
 func (r *rig) jump(to clock.Time) {
+	r.warm()
 	r.now, r.late = to, true
 	r.model.jump(to)
 }
@@ -587,8 +594,14 @@ func (r *rig) compareState() {
 		} else if want.holder != nil && r.holderOf(sh.reservations[j.Next].of).client != want.holder {
 			r.t.Fatalf("job %d is held by another connection", id)
 		}
-		if !bytes.Equal(sh.body(j), []byte(want.body)) {
-			r.t.Fatalf("the body of job %d is %.100q, want %.100q", id, sh.body(j), want.body)
+		body := sh.body(j)
+		if x := r.file; j.cold() {
+			if body = x.bodies[j.place()].body; x.bodies[j.place()].id != id {
+				r.t.Fatalf("the body of job %d is where there is another", id)
+			}
+		}
+		if !bytes.Equal(body, []byte(want.body)) {
+			r.t.Fatalf("the body of job %d is %.100q, want %.100q", id, body, want.body)
 		}
 	}
 }
@@ -640,7 +653,9 @@ func (r *rig) discard() {
 	for _, sh := range r.engine.shards {
 		sh.jobs.Walk(^ref(0), int(^uint(0)>>1), func(x ref) {
 			j := sh.job(x)
-			sh.bodies.Free(j.body, j.size)
+			if !j.cold() {
+				sh.bodies.Free(j.body, j.size)
+			}
 			if j.counters != 0 {
 				sh.counters.Free(j.counters)
 			}

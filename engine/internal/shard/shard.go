@@ -13,6 +13,7 @@ import (
 	"trellis/engine/internal/groups"
 	"trellis/engine/internal/hashtable"
 	"trellis/engine/internal/ids"
+	"trellis/engine/internal/loads"
 	"trellis/engine/internal/numbers"
 	"trellis/engine/internal/queue"
 	"trellis/engine/internal/quota"
@@ -35,6 +36,8 @@ type Shards struct {
 	accounts account.Book
 	memory   quota.Pool // of Limits.Memory
 	usage    usage
+	resident atomic.Int64 // bytes of bodies in memory, but for what shards have not told yet: see residents
+	loads    loads.Table
 	groups   groups.Table
 
 	// defaultTube always exists. emptyTube, of its name and shard, is in no list and always empty: it takes the place of
@@ -50,6 +53,7 @@ type Shards struct {
 
 	life      sync.RWMutex  // held to discard the shards, and shared by those who walk them
 	discarded atomic.Bool   // they are, or are about to be
+	evicting  bool          // bodies leave memory until they take no more than the lower mark; for who calls Evict
 	era       atomic.Uint32 // its lowest bit marks the puts that go on record now: see Walk
 	walks     sync.Mutex    // held to change era, and until the puts of the era before are jobs
 }
@@ -101,6 +105,8 @@ type shard struct {
 	totals  shardTotals
 	tidier  tidier
 	journal journalShard
+
+	residents *residents // nil without Limits.Bodies
 
 	keyed      hashtable.Table[keyed, byJobID]       // of jobs with keys, and of tombstones
 	holders    hashtable.Table[keyed, byUniqueKey]   // of unique keys
@@ -228,7 +234,13 @@ func (sh *shard) find(id uint64) (ref, *job) {
 	return p.Ref(), sh.job(p.Ref())
 }
 
-func (sh *shard) body(j *job) []byte { return sh.bodies.Bytes(j.body, j.size) }
+// body is a job's body, nil of a cold job.
+func (sh *shard) body(j *job) []byte {
+	if j.cold() {
+		return nil
+	}
+	return sh.bodies.Bytes(j.body, j.size)
+}
 
 // shardSet has a bit for each shard.
 type shardSet = ids.Set

@@ -19,8 +19,9 @@ import (
 // simTarget plays scripts on the engine alone: connections are byte slices, and
 // the clock moves only when a script waits.
 type simTarget struct {
-	loops int
-	setUp func(*sim) // may be nil
+	loops  int
+	setUp  func(*sim) // may be nil
+	limits Limits
 }
 
 func (st simTarget) Start(clients []script.Client, options ...string) (script.Server, error) {
@@ -40,7 +41,9 @@ func (st simTarget) Start(clients []script.Client, options ...string) (script.Se
 			return nil, fmt.Errorf("option %s: %w", name, err)
 		}
 	}
-	s := newLimitedSim(uint32(values["-z"]), st.loops, Limits{Keys: int(values["--max-keys"])})
+	limits := st.limits
+	limits.Keys = int(values["--max-keys"])
+	s := newLimitedSim(uint32(values["-z"]), st.loops, limits)
 	s.grant(clients)
 	if journaled {
 		s.engine.recordIn(newHoldingFile())
@@ -65,6 +68,8 @@ type sim struct {
 	before func() // called before a client sends; may be nil
 
 	restart func() // has another engine take over; nil if a file does
+
+	cold *coldMode // nil if bodies stay in memory
 
 	ids func(n int) uint64 // of the nth connection; nil for those that the engine gives
 }
@@ -191,7 +196,7 @@ func (s *sim) Restart() error {
 
 func (s *sim) Settle() {
 	for again := true; again; {
-		again = false
+		again = s.cold.settle(s.engine)
 		for _, l := range s.loops {
 			if l.woken {
 				again = true
@@ -212,6 +217,12 @@ func (s *sim) alarm() clock.Time {
 
 func (s *sim) Wait(d time.Duration) {
 	to := s.now + clock.Time(d)
+	if m := s.cold; m != nil && m.warms {
+		s.cold = nil
+		defer func() { s.cold = m; s.Settle() }()
+		m.committed = m.pos
+		m.warm(s.engine)
+	}
 	for {
 		at := s.alarm()
 		if at > to {

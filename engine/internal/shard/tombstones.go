@@ -59,7 +59,7 @@ func (sh *shard) makeTombstone(r ref, j *job, out *reply.Output) error {
 		sh.recordedEnd(ticket.Pos, out)
 	}
 	sh.takeOut(j)
-	sh.freeBody(j.body, j.size)
+	sh.dropBody(j)
 	if j.counters != 0 {
 		sh.counters.Free(j.counters)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/engine/internal/clock"
+	"trellis/engine/internal/loads"
 )
 
 // A waiter is a client that may wait for a job. A shard calls it with its lock held.
@@ -26,6 +27,8 @@ type waiter interface {
 	Adopts(tube, account string) bool
 	// Client is what shards know of it.
 	Client() *Client
+	// Loaded is called without a lock.
+	loads.Owner
 }
 
 // A subscription is a client's interest in one tube. While the client waits, it stands

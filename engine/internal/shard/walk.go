@@ -17,10 +17,10 @@ var errDiscarded = errors.New("engine: the engine was discarded")
 // it if the reservation is on record, and neither the end of its session nor that of its number
 // is, nor that its tube lingers no more. Otherwise the hold is nil. Walk visits at
 // most n jobs, and returns the id to go on from, 0 when it has come to the end. Begin
-// with 1. An error of f's ends it, and is returned with the id of f's job. It fails if the shards were discarded
-// meanwhile. The record, its
-// body and the hold, but not strings, are valid during the call of f only. No shard is locked
-// then, but Discard waits for the end of the walk: f must not wait for a disk.
+// with 1. The record of a cold job has no body, and says where that lies. An error of f's ends it, and is returned
+// with the id of f's job. It fails if the shards were discarded meanwhile. The record, its body and the hold, but not
+// strings, are valid during the call of f only. No shard is locked then, but Discard waits for the end of the walk: f
+// must not wait for a disk.
 //
 // Walk may be called from any goroutine while loops run, or while a follower is fed. It
 // holds one shard's lock at a time, for as long as it takes to copy a record and at
@@ -75,6 +75,7 @@ type walk struct {
 	tx     Tx
 	record journal.Record
 	hold   journal.Hold
+	fetch  journal.Fetch
 	body   []byte
 }
 
@@ -94,6 +95,12 @@ func (w *walk) visit(id uint64) (visited bool, err error) {
 	hold := w.holdOf(sh, j, &ch)
 	w.record = w.shared.recordOf(j, &ch, sh.tubes[j.tube].name, nil)
 	w.record.Keys = sh.keysOf(j)
+	if j.cold() {
+		w.fetch = j.fetch()
+		w.fetch.Lane, w.record.Absent = journal.Walk, &w.fetch
+		sh.unlock(&w.tx)
+		return true, w.f(&w.record, hold)
+	}
 	if j.size < pinnedSize {
 		w.body = append(w.body[:0], sh.body(j)...)
 		w.record.Body = w.body

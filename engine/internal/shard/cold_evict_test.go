@@ -1,0 +1,305 @@
+package shard
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"trellis/binlog/journal"
+	"trellis/engine/internal/clock"
+	"trellis/engine/internal/resident"
+)
+
+// placedSim is a simulator with a limit of bodies, whose journal is told when something is durable.
+func placedSim(limit int64) (*sim, *file) {
+	s := newLimitedSim(100_000, 1, Limits{Bodies: limit})
+	f := newHoldingFile()
+	s.engine.recordIn(f)
+	return s, f.file
+}
+
+// cold are the ids of jobs that are.
+func (s *sim) coldIDs() (list []uint64) {
+	for id := uint64(1); id <= s.engine.ids.Last.Load(); id++ {
+		if p := s.engine.ids.Get(id); p != 0 && s.engine.shards[p.Shard()].job(p.Ref()).cold() {
+			list = append(list, id)
+		}
+	}
+	return list
+}
+
+// A failing sync drops what was written: a body leaves memory only when the disk has it for certain, though its put was
+// acknowledged.
+func TestABodyThatIsNotDurableStays(t *testing.T) {
+	s, f := placedSim(1)
+	defer s.engine.Discard()
+	c := s.open()
+	c.say("put 0 0 9 1\r\nx")
+	f.committed = f.pos
+	c.say("put 0 0 9 1\r\ny", "put 0 0 9 1\r\nz")
+	s.engine.Evict(everyEvict)
+	if got := s.coldIDs(); !slices.Equal(got, []uint64{1}) {
+		t.Errorf("jobs %v have left memory", got)
+	}
+	f.committed = f.pos - 1
+	s.engine.Evict(everyEvict)
+	if got := s.coldIDs(); !slices.Equal(got, []uint64{1, 2}) {
+		t.Errorf("then jobs %v have", got)
+	}
+}
+
+// Bodies leave memory when they take seven eighths of what they may, until they take six; those that came when there was
+// room stay longest.
+func TestTheHeadOfALongQueueStays(t *testing.T) {
+	const size, all = 1024, 64
+	s, f := placedSim(all * size)
+	defer s.engine.Discard()
+	c := s.open()
+	put := func(n int) {
+		for range n {
+			c.say(fmt.Sprintf("put 0 0 9 %d\r\n%s", size, strings.Repeat("x", size)))
+		}
+		f.committed = f.pos
+		sh := s.engine.defaultTube.shard // its portion is larger than all of this
+		s.engine.resident.Add(sh.residents.bytes - sh.residents.told)
+		sh.residents.told = sh.residents.bytes
+	}
+	put(all * markHigh / 8)
+	if freed, more := s.engine.Evict(everyEvict); freed != 0 || more {
+		t.Errorf("at the mark %d bytes have left memory", freed)
+	}
+	put(1)
+	put(19)
+	freed, more := s.engine.Evict(10)
+	if freed != 10*size || !more {
+		t.Errorf("of ten looks %d bytes have left memory, more: %v", freed, more)
+	}
+	for more {
+		_, more = s.engine.Evict(1)
+	}
+	var want []uint64
+	for id := range uint64(9) { // what came last before memory was short was the first to leave
+		want = append(want, id+1)
+	}
+	for id := uint64(all*markHigh/8 + 2); id <= all*markHigh/8+20; id++ {
+		want = append(want, id)
+	}
+	if got := s.coldIDs(); !slices.Equal(got, want) {
+		t.Errorf("jobs %v have left memory, want %v", got, want)
+	}
+	if n := s.engine.defaultTube.shard.residents.bytes; n != all*markLow/8*size {
+		t.Errorf("%d bytes are left", n)
+	}
+}
+
+// A body that was loaded stays until the client has resumed that waits for it, and no longer.
+func TestALoadedBodyStaysUntilItsClientResumes(t *testing.T) {
+	s := coldSim(1)
+	defer s.engine.Discard()
+	c := s.open()
+	c.say("put 0 0 9 1\r\nx")
+	s.cold.late = 1 << 30
+	c.say("reserve")
+	c.held = true
+	s.cold.late = 0
+	s.Settle()
+	s.engine.Evict(everyEvict)
+	if s.coldJobs() != 0 {
+		t.Error("it has left before it was used")
+	}
+	c.held = false
+	c.resume()
+	if got := c.say(); got != "RESERVED 1 1\r\nx\r\n" {
+		t.Errorf("the client is told %q", got)
+	}
+	s.Settle()
+	if s.coldJobs() != 1 {
+		t.Error("it stays")
+	}
+}
+
+// What comes from the journal finds its job by its id and its place, never by where its record was.
+func TestALoadFindsItsJobByIDAndPlace(t *testing.T) {
+	s := coldSim(1)
+	defer s.engine.Discard()
+	c, other := s.open(), s.open()
+	other.say("put 0 0 9 1\r\nx")
+	s.cold.late = 1 << 30
+	c.say("peek 1")
+	x := s.cold.read(s.cold.asked[0])
+	other.say("delete 1", "put 0 0 9 1\r\ny")
+	s.engine.Evict(everyEvict)
+	s.engine.Loaded([]journal.Fetched{x}) // whose record is another job's now
+	if got := s.coldIDs(); !slices.Equal(got, []uint64{2}) {
+		t.Fatalf("jobs %v are cold", got)
+	}
+	s.Settle()
+	if got := c.say(); got != "NOT_FOUND\r\n" {
+		t.Errorf("the client is told %q", got)
+	}
+	s.cold.late = 0
+	other.told(t, "FOUND 2 1\r\ny\r\n", "peek 2")
+}
+
+// Compaction moves a cold job with the body that it has read, from the place where that is. What was asked for before
+// is asked for again, whether it finds no file or comes too late.
+func TestACompactedJobIsLoadedFromItsNewPlace(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		s := coldSim(1)
+		c := s.open()
+		c.say("put 0 0 9 1\r\nx", "put 0 0 9 1\r\ny")
+		s.cold.late = 1 << 30
+		c.say("peek 1")
+		x := s.cold.read(s.cold.asked[0])
+		s.cold.asked = nil
+		from := s.cold.jobs[1].place()
+		elsewhere := from
+		elsewhere.Offset++
+		if err := s.engine.Migrate(1, elsewhere, []byte("z")); err != nil || s.cold.jobs[1].place() != from {
+			t.Errorf("it is moved by a record that is not its last: %v", err)
+		}
+		if err := s.engine.Migrate(1, from, []byte("x")); err != nil || s.cold.jobs[1].place() == from {
+			t.Fatalf("it is not moved: %v", err)
+		}
+		if gone {
+			x.Body, x.Err = nil, journal.ErrMoved
+		}
+		s.engine.Loaded([]journal.Fetched{x})
+		if len(s.cold.asked) != 1 || s.cold.asked[0].Place != s.cold.jobs[1].place() || s.cold.asked[0].ID != 1 {
+			t.Fatalf("asked for is %v", s.cold.asked)
+		}
+		s.cold.late = 0
+		s.Settle()
+		if got := c.say(); got != "FOUND 1 1\r\nx\r\n" {
+			t.Errorf("the client is told %q", got)
+		}
+		s.engine.Discard()
+	}
+}
+
+// An entry stands for one body: not for the tombstone of its job, which may lie in the same segment, nor twice for a job
+// that has two records there, nor for whoever has the job's record after the tidier.
+func TestAnEntryOfWhatHasGoneIsVoid(t *testing.T) {
+	s, f := placedSim(1)
+	defer s.engine.Discard()
+	f.counters.Current = 1
+	c := s.open()
+	c.say("put 0 0 9 1 idp:k:9\r\nx", "put 0 0 9 1\r\ny", "move-job 2 a", "delete 1")
+	f.committed = f.pos
+	sh := s.engine.defaultTube.shard
+	before := sh.residents.Len()
+	if _, j := sh.find(1); before == 0 || j.state != tombstone || j.segment != f.jobs[1].segment {
+		t.Fatalf("%d entries; of the job is left %+v", before, j)
+	}
+	s.engine.Evict(everyEvict)
+	if got := s.coldIDs(); !slices.Equal(got, []uint64{2}) {
+		t.Errorf("jobs %v are cold", got)
+	}
+	if _, j := s.engine.shardFor([]byte("a")).find(2); j.place() != f.jobs[2].place() {
+		t.Errorf("job 2 is at %v, on record at %v", j.place(), f.jobs[2].place())
+	}
+	if n := sh.residents.count; n != 0 {
+		t.Errorf("%d bodies are counted", n)
+	}
+}
+
+// Entries of jobs that have ended do not pile up.
+func TestVoidEntriesAreForgotten(t *testing.T) {
+	s, f := placedSim(1 << 30)
+	defer s.engine.Discard()
+	c := s.open()
+	for range 5000 {
+		c.say("put 0 0 9 1\r\nx\r\nreserve")
+		c.say(fmt.Sprint("delete ", s.engine.ids.Last.Load()))
+		f.committed = f.pos
+		s.engine.Evict(1)
+	}
+	if n := s.engine.defaultTube.shard.residents.Len(); n > 3*evictLook {
+		t.Errorf("%d entries stand for nothing", n)
+	}
+}
+
+// Whoever comes too late finds nothing: an engine that was discarded takes no bodies, and none leave it.
+func TestADiscardedEngineTakesNoBodies(t *testing.T) {
+	s := coldSim(1)
+	c := s.open()
+	c.say("put 0 0 9 1\r\nx")
+	s.cold.late = 1 << 30
+	c.say("peek 1")
+	x := s.cold.read(s.cold.asked[0])
+	s.engine.Discard()
+	s.engine.Loaded([]journal.Fetched{x})
+	if freed, more := s.engine.Evict(everyEvict); freed != 0 || more {
+		t.Errorf("%d bytes have left", freed)
+	}
+}
+
+// A walk tells where the bodies lie of jobs that do not have them in memory.
+func TestAWalkTellsWhereABodyLies(t *testing.T) {
+	s := coldSim(1)
+	defer s.engine.Discard()
+	c := s.open()
+	c.say("put 0 0 9 1\r\nx", "put 0 0 9 0\r\n")
+	n := 0
+	if _, err := s.engine.Walk(1, 10, func(r *journal.Record, _ *journal.Hold) error {
+		if n++; r.ID == 2 {
+			if r.Absent != nil {
+				t.Error("what has no body is said to have it elsewhere")
+			}
+			return nil
+		}
+		if r.Absent == nil || r.Body != nil || *r.Absent != (journal.Fetch{
+			ID: 1, Place: s.cold.jobs[1].place(), Size: 1, Lane: journal.Walk,
+		}) {
+			t.Errorf("it tells %+v, %+v", r, r.Absent)
+		}
+		return nil
+	}); err != nil || n != 2 {
+		t.Errorf("%d jobs, %v", n, err)
+	}
+}
+
+// A full record without the body would take the place of the one that has it.
+func TestNoFullRecordLacksItsBody(t *testing.T) {
+	s := coldSim(1)
+	c := s.open()
+	c.say("put 0 0 9 1\r\nx")
+	sh := s.engine.defaultTube.shard
+	defer func() {
+		if recover() == nil {
+			t.Error("it was recorded")
+		}
+	}()
+	r, j := sh.find(1)
+	tx := Tx{shared: sh.shared}
+	sh.lock(&tx, clock.Always)
+	ch := sh.present(j)
+	_ = sh.moveWithin(r, j, sh.tube([]byte("b"), true), &ch, journal.Keys{}, new(Output))
+}
+
+// A restart leaves bodies where they are.
+func TestBodiesStayInTheJournalAtARestart(t *testing.T) {
+	s := coldSim(1)
+	defer func() { s.engine.Discard() }()
+	c := s.open()
+	c.say("put 0 0 9 1\r\nx", "put 0 0 9 1\r\ny", "move-job 2 a")
+	old := s.engine
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	old.Discard()
+	if n := s.coldJobs(); n != 2 {
+		t.Errorf("%d of 2 jobs are cold", n)
+	}
+	c = s.open()
+	c.told(t, "WATCHING 2\r\nRESERVED 1 1\r\nx\r\nRESERVED 2 1\r\ny\r\n", "watch a\r\nreserve\r\nreserve")
+}
+
+// An entry takes what the design counts with.
+func TestAnEntryTakes24Bytes(t *testing.T) {
+	if n := unsafe.Sizeof(resident.Entry{}); n != 24 {
+		t.Errorf("it takes %d", n)
+	}
+}

@@ -1,0 +1,269 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+
+	"trellis/binlog/journal"
+	"trellis/engine/internal/clock"
+	"trellis/engine/internal/loads"
+	"trellis/engine/internal/reply"
+)
+
+// An operation that needs the body of a cold job has it loaded. It returns the wait for that, which is a *loads.Wait
+// and not nil, and has changed nothing but that a reserve has reserved its job. The session parks with it, and
+// executes the operation again when the load has ended, whatever has become of it; if it could not be loaded, that
+// returns why.
+
+// errCold: a job cannot be moved before its body is loaded.
+var errCold = errors.New("the body of a job that is to be moved is not in memory")
+
+// fetch asks for the body of a cold job.
+func (j *job) fetch() journal.Fetch { return journal.Fetch{ID: j.ID, Place: j.place(), Size: j.size} }
+
+// missing is why an operation for a client cannot be done on a cold job, whose shard is locked: it has to wait for the
+// body, or that could not be read.
+func (c *Tx) missing(cl *Client, j *job) error {
+	if err := c.shared.loads.Failed(j.ID); err != nil {
+		return err
+	}
+	return c.await(cl, j)
+}
+
+// waits reports whether an operation has returned a wait.
+func waits(err error) bool {
+	_, ok := err.(*loads.Wait)
+	return ok
+}
+
+// await has the body of a cold job, whose shard is locked, loaded for a client.
+func (c *Tx) await(cl *Client, j *job) *loads.Wait {
+	w := c.shared.loads.Wait(cl.watched[0].waiter)
+	w.Add(j.fetch())
+	c.asks()
+	return w
+}
+
+// asks has what was asked for sent to the journal, after the last lock is released.
+func (c *Tx) asks() {
+	if s := (*sender)(c.shared); len(c.wakers) == 0 || c.wakers[len(c.wakers)-1] != s {
+		c.wakers = append(c.wakers, s)
+	}
+}
+
+// A sender is the shards in the sight of a Tx that has asked for bodies.
+type sender Shards
+
+// Wake implements rouser.
+func (s *sender) Wake() { (*Shards)(s).sendLoads() }
+
+// sendLoads asks the journal for bodies. No lock is held.
+func (e *Shards) sendLoads() {
+	if list := e.loads.Asked(nil); len(list) > 0 {
+		e.log.Bodies.Load(list)
+	}
+}
+
+// Loaded takes what the journal was asked for. Any goroutine may call it, with no lock held. The bodies need not stay
+// where they are afterwards.
+func (e *Shards) Loaded(list []journal.Fetched) {
+	e.take(list)
+	e.sendLoads()
+}
+
+// take is Loaded, but for what lies elsewhere by now and is asked for again.
+func (e *Shards) take(list []journal.Fetched) {
+	e.life.RLock()
+	defer e.life.RUnlock()
+	if e.discarded.Load() {
+		return
+	}
+	tx := Tx{shared: e}
+	for i := range list {
+		x := &list[i]
+		if err, ended := e.takeBody(&tx, x); ended {
+			e.loads.End(x.ID, err)
+		}
+	}
+}
+
+// takeBody gives a job its body. It returns why that is lost, if it is; or false if it lies elsewhere by now.
+func (e *Shards) takeBody(tx *Tx, x *journal.Fetched) (err error, ended bool) {
+	sh, j, ended := e.lockFetched(tx, x)
+	if sh == nil {
+		return nil, ended
+	}
+	if err = damage(x); err != nil {
+		if x.Lane == journal.Ahead {
+			j.storage |= isLost
+		}
+		sh.unlock(tx)
+		return err, true
+	}
+	body, err := sh.allocBody(x.Size)
+	if err != nil {
+		sh.unlock(tx)
+		return err, true
+	}
+	to := sh.bodies.Bytes(body, x.Size)
+	sh.unlock(tx)
+	copy(to, x.Body) // others need not wait for that
+	now, j, ended := e.lockFetched(tx, x)
+	if now == sh {
+		if err = sh.placeRoom(); err == nil {
+			sh.warm(j, body, x)
+			sh.unlock(tx)
+			return nil, true
+		}
+	}
+	if now != nil {
+		now.unlock(tx)
+	}
+	sh.lock(tx, clock.Always)
+	sh.freeBlock(body, x.Size)
+	sh.unlock(tx)
+	return err, ended
+}
+
+// warm gives a cold job its body.
+func (sh *shard) warm(j *job, body ref, x *journal.Fetched) {
+	j.body, j.storage = body, j.storage&^isCold
+	if x.Lane == journal.Ahead {
+		j.storage |= isAhead
+	}
+	sh.placed(j, x.Place, 0)
+}
+
+// lockFetched locks the shard of a job whose body was fetched, if it is still cold at that place. Otherwise sh is nil,
+// no lock is held, and ended is false if the body is asked for again, because it lies elsewhere.
+func (e *Shards) lockFetched(tx *Tx, x *journal.Fetched) (sh *shard, j *job, ended bool) {
+	sh, _, j = e.lockJob(tx, x.ID, clock.Always)
+	if sh == nil {
+		return nil, nil, true
+	}
+	if j.cold() && j.place() == x.Place {
+		return sh, j, true
+	}
+	if ended = !j.cold(); !ended {
+		e.loads.Again(j.ID, j.place())
+	}
+	sh.unlock(tx)
+	return nil, nil, ended
+}
+
+// damage is why a body is not what was fetched, nil if it is.
+func damage(x *journal.Fetched) error {
+	switch {
+	case x.Err == nil && len(x.Body) == int(x.Size):
+		return nil
+	case x.Err == nil:
+		return fmt.Errorf("%w: it has %d bytes, not %d", journal.ErrUnreadable, len(x.Body), x.Size)
+	case errors.Is(x.Err, journal.ErrMoved): // and the job has not
+		return fmt.Errorf("%w: %w", journal.ErrUnreadable, x.Err)
+	}
+	return x.Err
+}
+
+// handCold goes on with a cold job that a client has reserved and was not told of: the client waits for the body, or
+// the job is buried because that cannot be read, and has is false; or the job is given back, and err is the reply.
+func (c *Tx) handCold(cl *Client, sh *shard, r ref, j *job, out *reply.Output) (has bool, err error) {
+	err = c.missing(cl, j)
+	if waits(err) {
+		return true, err
+	}
+	if sh.endUnread(r, j, err, out) {
+		return false, nil
+	}
+	return true, err
+}
+
+// endUnread ends the reservation of a job whose body could not be loaded. It buries the job if the body cannot be read
+// and that can be recorded, and otherwise gives it back and returns false.
+func (sh *shard) endUnread(r ref, j *job, why error, out *reply.Output) (buried bool) {
+	if errors.Is(why, journal.ErrUnreadable) && sh.buryUnreadable(r, j, out) == nil {
+		return true
+	}
+	if sh.giveBack(r, j, byStop) != nil {
+		sh.makeReady(r, j)
+		sh.dispatch(sh.tubes[j.tube])
+	}
+	return false
+}
+
+// buryUnreadable buries a reserved job whose body cannot be read, and records that.
+func (sh *shard) buryUnreadable(r ref, j *job, out *reply.Output) error {
+	t, ch := sh.tubes[j.tube], sh.present(j)
+	ch.to, ch.at = buried, clock.Time(sh.buries+1)
+	ch.counters.buries++
+	ch.counters.reserves--
+	if err := sh.change(r, j, &ch, out); err != nil {
+		return err
+	}
+	t.totals().buries++
+	t.totals().reserves--
+	sh.dispatch(t)
+	return nil
+}
+
+// loadPatience is how long a job stays reserved whose body is loaded. It is more than any load takes.
+const loadPatience = 60 * clock.Second
+
+// postpone has the time to run of a reserved job begin when its client is told of it.
+func (sh *shard) postpone(r ref, j *job) {
+	j.storage |= isUntold
+	sh.endAt(r, j, sh.now+loadPatience)
+}
+
+// endAt has a reservation end at a time.
+func (sh *shard) endAt(r ref, j *job, end clock.Time) {
+	h := sh.reservations[j.Next]
+	h.jobs.Remove(sh.table, &j.Links)
+	j.At = int64(end)
+	h.add(r, j)
+}
+
+// beginRun begins the time to run of a job that was reserved cold: its client is told of it now.
+func (sh *shard) beginRun(r ref, j *job, out *reply.Output) {
+	if j.storage&isUntold == 0 {
+		return
+	}
+	j.storage &^= isUntold
+	end := sh.now + clock.Seconds(j.ttr)
+	// If it cannot be recorded, what is on record is a little less.
+	if h := sh.reservations[j.Next]; sh.touch(h, r, j, end, out) != nil {
+		sh.endAt(r, j, end)
+	}
+}
+
+// How long a time-out is put off that waits for the body of a dead letter: at first, and at most. It doubles.
+const (
+	deadPause   = clock.Second / 100
+	deadPatient = clock.Second
+)
+
+// maxAhead is how many bodies may be on their way for which nobody waits.
+const maxAhead = 8192
+
+// loadAhead has the body of a cold job loaded for what nobody waits for. It returns false if that is to do without.
+func (sh *shard) loadAhead(j *job) bool {
+	if j.storage&isLost != 0 {
+		j.storage &^= isLost
+		return false
+	}
+	if sh.shared.loads.Ahead(j.fetch(), maxAhead) {
+		sh.by.asks()
+	}
+	return true
+}
+
+// putOff puts off the time-out of a job of a session that is to become a dead letter, and waits for its body.
+func (sh *shard) putOff(r ref, j *job) {
+	h := sh.reservations[j.Next]
+	h.jobs.Remove(sh.table, &j.Links)
+	wait := min(max(deadPause, sh.now-j.at()), deadPatient)
+	h.jobs.Push(sh.table, (sh.now + wait).Key(), r, &j.Links)
+	sh.arm(&h.timer, h.deadline())
+}
+
+// ending reports whether a job is about to time out or to expire.
+func (sh *shard) ending(j *job) bool { return j.state == reserved && j.at() <= sh.now || sh.overdue(j) }

@@ -1,0 +1,227 @@
+package shard
+
+import (
+	"fmt"
+
+	"trellis/binlog/journal"
+	"trellis/engine/internal/arena"
+	"trellis/engine/internal/clock"
+	"trellis/engine/internal/ids"
+	"trellis/engine/internal/resident"
+)
+
+// With Limits.Bodies not all bodies are in memory. A body is resident, in the arena, or its job is cold: then it lies
+// in the journal only, in the job's last full record. A job without a body, or a tombstone, is never cold. A resident
+// body whose place in the journal is known has an entry in a list of its shard, by which Evict finds it. Whatever
+// gives a full record makes such an entry, for which it has taken room before.
+
+// Bits of job.storage.
+const (
+	isCold   uint8 = 1 << iota // its body is in the journal only
+	isAhead                    // its body was loaded for what nobody waits for: see ending
+	isUntold                   // it was reserved cold: its time to run begins when its client is told
+	isLost                     // its body could not be loaded for what nobody waits for, which is to do without it
+)
+
+// cold reports whether the job's body is in the journal only.
+func (j *job) cold() bool { return j.storage&isCold != 0 }
+
+// place is where the last full record of a cold job lies.
+func (j *job) place() journal.Place { return journal.Place{Segment: j.segment, Offset: j.body} }
+
+// residents are the bodies of a shard that are in memory. The shard's lock guards them.
+type residents struct {
+	resident.Lists
+	bytes  int64 // that they take
+	count  int   // of them, but for those without a byte
+	told   int64 // of bytes, what Shards.resident counts
+	unseen int   // entries that Evict has not looked at since it has begun
+}
+
+// tellStep is how far Shards.resident may be off for each shard.
+const tellStep = 64 << 10
+
+// add counts n more bodies of size bytes, or fewer.
+func (x *residents) add(e *Shards, n int, size uint32) {
+	if size == 0 {
+		return
+	}
+	x.count += n
+	x.bytes += int64(n) * arena.Footprint(size)
+	if d := x.bytes - x.told; d >= tellStep || d <= -tellStep {
+		e.resident.Add(d)
+		x.told = x.bytes
+	}
+}
+
+// allocBody takes memory for a body.
+func (sh *shard) allocBody(size uint32) (ref, error) {
+	r, err := sh.bodies.Alloc(size)
+	if err == nil && sh.residents != nil {
+		sh.residents.add(sh.shared, 1, size)
+	}
+	return r, err
+}
+
+// freeBlock gives back what allocBody has taken.
+func (sh *shard) freeBlock(r ref, size uint32) {
+	sh.bodies.Free(r, size)
+	if sh.residents != nil {
+		sh.residents.add(sh.shared, -1, size)
+	}
+}
+
+// dropBody frees the body of a job that has no more need of it.
+func (sh *shard) dropBody(j *job) {
+	if !j.cold() {
+		sh.freeBody(j.body, j.size)
+	}
+}
+
+// Marks: bodies begin to leave memory when they take more than markHigh eighths of Limits.Bodies, and go on until they
+// take no more than markLow.
+const markHigh, markLow = 7, 6
+
+// mark is so many eighths of what bodies may take.
+func (e *Shards) mark(eighths int64) int64 { return e.cfg.Limits.Bodies / 8 * eighths }
+
+// above reports whether bodies take more than so many eighths of what they may.
+func (e *Shards) above(bytes int64, eighths int64) bool { return bytes > e.mark(eighths) }
+
+// placeRoom takes room for the entry of a body that is about to get a place in the journal.
+func (sh *shard) placeRoom() error {
+	if sh.residents == nil {
+		return nil
+	}
+	return sh.residents.Room()
+}
+
+// placed notes that the job's last full record is at a place in the journal, which has it behind pos. placeRoom has
+// found room.
+func (sh *shard) placed(j *job, place journal.Place, pos journal.Pos) {
+	switch {
+	case sh.residents == nil || j.size == 0:
+	case j.cold():
+		if !place.Known() {
+			panic(fmt.Sprintf("the body of job %d is in the journal only, and nobody knows where", j.ID))
+		}
+		j.body = place.Offset
+	case place.Known():
+		e := sh.shared
+		sh.residents.Add(resident.Entry{ID: j.ID, Pos: pos, Place: place}, e.above(e.resident.Load(), markHigh))
+	}
+}
+
+// whole panics if a record is not that of all of a job, whose body has so many bytes: it would take the place of the
+// last one that has the body.
+func whole(r *journal.Record, size uint32) {
+	if len(r.Body) != int(size) {
+		panic(fmt.Sprintf("a full record of job %d has %d bytes of a body of %d", r.ID, len(r.Body), size))
+	}
+}
+
+const (
+	evictLook = 256 // entries that Evict looks at under one lock
+	evictMost = 64  // bodies that leave memory under one lock
+)
+
+// Evict lets bodies leave memory, if they take more of it than they should, until they do not. Only those leave that
+// are in the journal for certain, that no reply refers to, and for which nobody waits. It takes those of the shard
+// that has most, and looks at no more than about so many. more: it is to be called again at once, otherwise after a
+// while, also when there was nothing to do. No two goroutines may call it at a time. It holds one shard's lock at a
+// time, while it looks at some hundred bodies.
+func (e *Shards) Evict(most int) (freed int64, more bool) {
+	e.life.RLock()
+	defer e.life.RUnlock()
+	if e.discarded.Load() || e.log.Bodies == nil || e.cfg.Limits.Bodies == 0 {
+		return 0, false
+	}
+	durable, tx := e.log.Bodies.Durable(), Tx{shared: e}
+	var bytes [ids.MaxShards]int64 // of shards that may have something to give
+	var total int64
+	for i, sh := range e.shards {
+		sh.lock(&tx, clock.Always) // nothing becomes due by the clock of somebody who only looks
+		bytes[i] = sh.residents.bytes
+		most -= sh.sweepResidents()
+		sh.residents.unseen = sh.residents.Len()
+		sh.unlock(&tx)
+		total += bytes[i]
+	}
+	if e.evicting = e.above(total, markLow) && (e.evicting || e.above(total, markHigh)); !e.evicting {
+		return 0, false
+	}
+	for low := e.mark(markLow); total-freed > low; {
+		if most <= 0 {
+			return freed, true
+		}
+		fullest := 0
+		for i := range e.shards {
+			if bytes[i] > bytes[fullest] {
+				fullest = i
+			}
+		}
+		if bytes[fullest] == 0 {
+			return freed, false // what is left cannot leave now
+		}
+		sh := e.shards[fullest]
+		sh.lock(&tx, clock.Always)
+		n, looked, left := sh.evict(durable, total-freed-low, min(most, evictLook))
+		sh.unlock(&tx)
+		freed += n
+		most -= looked
+		if bytes[fullest] -= n; !left {
+			bytes[fullest] = 0
+		}
+	}
+	e.evicting = false
+	return freed, false
+}
+
+// evict lets some bodies of the shard leave memory, until they have taken so many bytes or it has looked at so many.
+// left: there are others that may.
+func (sh *shard) evict(durable journal.Pos, bytes int64, look int) (freed int64, looked int, left bool) {
+	x := sh.residents
+	for n := 0; n < evictMost && looked < look && freed < bytes; looked++ {
+		entry, ok := x.First(durable)
+		if !ok || x.unseen == 0 {
+			return freed, looked, false
+		}
+		x.unseen--
+		switch _, j := sh.find(entry.ID); {
+		case void(j, entry):
+			x.Drop()
+		case sh.pinned(j.body, j.size) || sh.shared.loads.Awaited(j.ID) || j.storage&isAhead != 0 && sh.ending(j):
+			x.Pass()
+		default:
+			x.Drop()
+			sh.freeBlock(j.body, j.size)
+			j.body, j.storage = entry.Place.Offset, j.storage&^isAhead|isCold
+			freed += arena.Footprint(j.size)
+			n++
+		}
+	}
+	if freed > 0 {
+		sh.tidier.wanted()
+	}
+	return freed, looked, true
+}
+
+// void reports whether an entry is not that of the body of a job, nil for none, any more. Of two full records in one
+// segment either will do: bodies do not change, and no id is used again.
+func void(j *job, e resident.Entry) bool {
+	return j == nil || j.state == tombstone || j.cold() || j.segment != e.Place.Segment
+}
+
+// sweepResidents forgets some void entries if there are many, and returns how many it has looked at.
+func (sh *shard) sweepResidents() (looked int) {
+	x := sh.residents
+	if x.Len() <= 2*x.count+evictLook {
+		return 0
+	}
+	x.Sweep(evictLook, func(e resident.Entry) bool {
+		looked++
+		_, j := sh.find(e.ID)
+		return void(j, e)
+	})
+	return looked
+}
