@@ -72,6 +72,25 @@ func (s *Scanner) Next() ([]byte, error) {
 	return b, nil
 }
 
+// First is the sound record that b begins with, in the segment of that index and salt.
+func First(b []byte, index uint32, salt Salt) ([]byte, error) {
+	if len(b) < SmallSize || le.Uint64(b) == 0 {
+		return nil, ErrUnwritten
+	}
+	n, p, wrong := plausible(b, int64(len(b)), salt)
+	if wrong == "" {
+		b = b[:n:n]
+		wrong = check(b, p)
+	}
+	if wrong == "" {
+		wrong = impossible(b, index)
+	}
+	if wrong != "" {
+		return nil, &BadError{What: wrong}
+	}
+	return b, nil
+}
+
 // peek returns at least n bytes from s.off on.
 func (s *Scanner) peek(n int64) ([]byte, error) {
 	i := s.off - s.at

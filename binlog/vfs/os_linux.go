@@ -30,4 +30,11 @@ func allocate(f *os.File, off, n int64) error {
 	}
 }
 
+// ReadRandomly has the system read nothing of a file but what is asked for.
+func ReadRandomly(f File) {
+	if o, ok := f.(osFile); ok {
+		_ = unix.Fadvise(int(o.Fd()), 0, 0, unix.FADV_RANDOM)
+	}
+}
+
 func bootID() ([]byte, error) { return os.ReadFile("/proc/sys/kernel/random/boot_id") }

@@ -31,7 +31,7 @@ type Call struct {
 // Fault is what a Hook does to a call. The zero Fault does nothing.
 type Fault struct {
 	Err   error // returned by the call, which has no effect
-	Short int   // of a write with Err: the bytes that it writes nevertheless
+	Short int   // of a write or a read with Err: the bytes that it writes or reads nevertheless
 	Off   bool  // the power goes during the call
 	Lies  bool  // of a sync: it returns nil, and nothing is durable
 
@@ -527,7 +527,7 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	defer f.fs.mu.Unlock()
 	x, err := f.fs.enter("read", f.name)
 	if err != nil {
-		return 0, err
+		return copy(p[:min(x.Short, len(p))], f.node.data[min(off, int64(len(f.node.data))):]), err
 	}
 	if off >= int64(len(f.node.data)) {
 		return 0, io.EOF
