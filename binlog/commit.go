@@ -216,6 +216,8 @@ func (l *Log) take() bool {
 // finishFlight accounts for the batch in flight, which was written, and publishes it. With wmu held.
 func (l *Log) finishFlight(took time.Duration) {
 	f := &l.flight
+	last := f.chunks[len(f.chunks)-1]
+	end := last.seg.place(last.off + int64(len(last.buf)))
 	l.mu.Lock()
 	if l.err != nil { // of a sync, meanwhile: what is committed does not move any more
 		l.mu.Unlock()
@@ -237,6 +239,9 @@ func (l *Log) finishFlight(took time.Duration) {
 		wake(l.wakeCompactor)
 	}
 	f.chunks = f.chunks[:0]
+	if l.bodies != nil {
+		l.bodies.Written(end)
+	}
 	if l.opts.Observer != nil {
 		l.opts.Observer.Committed(f.records, f.bytes, took)
 	}

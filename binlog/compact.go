@@ -3,9 +3,11 @@ package binlog
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"runtime"
 	"time"
 
+	"trellis/binlog/journal"
 	"trellis/binlog/record"
 )
 
@@ -110,7 +112,7 @@ func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
 	}
 	var damage error
 	seen := 0
-	for b, gap := range sc.File(l.fs, seg.name, &seg.Header, seg.used) {
+	for b, gap := range l.scan(sc, seg) {
 		if seen++; seen%sliceRecords == 0 {
 			if l.kept(seg) == 0 {
 				return nil
@@ -122,6 +124,9 @@ func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
 		if gap != nil {
 			// The jobs are in the owner's memory still, but there is no way to
 			// tell which ones they are.
+			if errors.Is(gap.Err, journal.ErrHangs) || errors.Is(gap.Err, ErrClosed) {
+				return fmt.Errorf("read %s: %w", seg.name, gap.Err)
+			}
 			damage = &DamageError{File: seg.name, Offset: gap.Offset, What: gap.Err.Error()}
 			continue
 		}
@@ -154,6 +159,15 @@ func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
 		l.mu.Unlock()
 	}
 	return fmt.Errorf("%s cannot be freed: %d jobs or settings in it were not found: %w", seg.name, n, damage)
+}
+
+// scan goes through a segment. Where bodies are read, it waits for its turns among them.
+func (l *Log) scan(sc *record.Scanner, seg *segment) iter.Seq2[[]byte, *record.Gap] {
+	if l.bodies == nil {
+		return sc.File(l.fs, seg.name, &seg.Header, seg.used)
+	}
+	sc.Reset(l.bodies.Range(seg.Index), &seg.Header, seg.used)
+	return sc.Records()
 }
 
 // inRoom does an append again for as long as there is no room, each time when it makes sense.
@@ -248,6 +262,9 @@ func (l *Log) removeFiles() error {
 			continue
 		}
 		removed += s.size
+		if l.bodies != nil {
+			l.bodies.Forget(s.Index)
+		}
 	}
 	n := len(l.dropped) - len(kept)
 	clear(l.dropped[len(kept):])

@@ -12,6 +12,7 @@
 //	  convert       beanstalkd's own log in and out; salvage of a damaged log
 //	  replica       the log of several servers, with packages of its own
 //	  vfs           the file system as a log needs it, and one that fails on demand
+//	  internal      bodies reads bodies back, elevator says in which order
 //
 // A record passes few files. Put appends it to a batch (append.go) if the directory has
 // room (room.go). The batch is written and synced (commit.go) by whoever flushes it, or by
@@ -55,6 +56,15 @@
 // compaction moves them without the owner:
 //
 //	p, err := l.Set(&setting)          // under the owner's lock of that tube's setting
+//
+// An owner need not have the bodies of all jobs in memory. It keeps the place of the full record of those whose it has
+// not, and asks for them:
+//
+//	t.Pos <= l.Durable()               // only then may its copy be the only one
+//	l.Load(fetches)                    // Hooks.Fetched is told the bodies, or why there are none
+//
+// Compaction gives Hooks.Migrate the bodies that it has read. A place is valid until Move, Replace or
+// Delete is called for the job; a body that is asked for before, and told after that, is the same.
 //
 // # Guarantees
 //
@@ -102,7 +112,8 @@
 //
 // Open files are the directory and its lock, a pipe that wakes the committer, the spare
 // segments and the current one, the full ones that are not durable yet, and one that
-// compaction reads. When more than sixteen full ones wait for a sync, the sync comes early.
+// compaction reads; where bodies are read, also the 256 from which that was done last. When more
+// than sixteen full ones wait for a sync, the sync comes early.
 //
 // The directory stays below twice the needed bytes and two segments. The needed bytes are
 // the full records of all jobs, the latest settings, and what is reserved for tombstones; the

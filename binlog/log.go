@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"trellis/binlog/inspect"
+	"trellis/binlog/internal/bodies"
 	"trellis/binlog/journal"
 	"trellis/binlog/record"
 	"trellis/binlog/vfs"
@@ -83,7 +84,8 @@ type Log struct {
 	failed      atomic.Bool   // err is set
 	failOnce    sync.Once
 
-	waker waker // of the committer
+	waker  waker          // of the committer
+	bodies *bodies.Reader // nil unless Hooks.Fetched is set; Start sets it
 
 	wakeSyncer, hurrySyncer, wakeKeeper, wakeTrimmer, wakeCompactor, caughtUp, roomTold chan struct{} // of capacity 1
 
@@ -225,6 +227,9 @@ func (l *Log) fail(err error) {
 		l.failed.Store(true)
 		l.mu.Unlock()
 		wake(l.wakeKeeper)
+		if l.bodies != nil {
+			l.bodies.Fail(ErrFailed)
+		}
 		l.log.Error("the log has failed: nothing is acknowledged any more", "error", err)
 		if l.hooks.OnFail != nil {
 			l.hooks.OnFail(err)
@@ -249,6 +254,9 @@ func (l *Log) Close() error {
 	close(l.stop)
 	l.waker.wake()
 	l.workers.Wait()
+	if l.bodies != nil {
+		l.bodies.Close(ErrClosed)
+	}
 
 	var err error
 	if l.hasStartRecord {

@@ -93,4 +93,8 @@ type Hooks struct {
 	// and calls Migrate again. The body is valid until Migrate returns. Without Migrate there
 	// is no compaction.
 	Migrate func(id uint64, place journal.Place, body []byte) error
+
+	// Fetched is told what Load has asked for, up to 32 bodies at a time, on goroutines of the log's that hold
+	// none of its locks. Two calls may overlap. Without it nothing can be loaded.
+	Fetched func([]journal.Fetched)
 }

@@ -177,6 +177,9 @@ func (l *Log) Start(hooks Hooks) error {
 		return fmt.Errorf("log directory %s: %w", l.dir, spaceError(err))
 	}
 	l.atOpen = nil
+	if hooks.Fetched != nil {
+		l.startBodies()
+	}
 	l.workers.Go(l.runCommitter)
 	l.workers.Go(l.runKeeper)
 	l.workers.Go(l.runTrimmer)

@@ -1,0 +1,77 @@
+package binlog
+
+import (
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+
+	"trellis/binlog/internal/bodies"
+	"trellis/binlog/internal/elevator"
+	"trellis/binlog/journal"
+	"trellis/binlog/record"
+	"trellis/binlog/vfs"
+)
+
+// Load asks for bodies, each of which Hooks.Fetched is told once, or why there is none. It never waits. Any
+// goroutine may call it, with no lock that Hooks.Fetched takes. Only a log whose Hooks have Fetched has it.
+func (l *Log) Load(fetches []journal.Fetch) { l.bodies.Load(fetches) }
+
+// Durable is the position before which everything is as safe as it becomes: synced, or written if the log
+// never syncs. It does not move any more once the log has failed. Any goroutine may call it.
+func (l *Log) Durable() Pos { return l.durablePos() }
+
+// Hurry has what was appended written and synced now, not only when its time has come. It does not wait.
+func (l *Log) Hurry() {
+	if l.pending.Load() > 0 {
+		l.waker.wake()
+	}
+	wake(l.hurrySyncer)
+}
+
+// ReadStats are counters of what was read, by lanes.
+type ReadStats = bodies.Stats
+
+// Reads tells what was read. Any goroutine may call it.
+func (l *Log) Reads() ReadStats {
+	if l.bodies == nil {
+		return ReadStats{}
+	}
+	return l.bodies.Stats()
+}
+
+// startBodies gets ready to read bodies.
+func (l *Log) startBodies() {
+	l.wmu.Lock()
+	defer l.wmu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	end := l.current().place(l.current().used)
+	for _, c := range slices.Concat(l.flight.chunks, l.batch.chunks) { // an owner's timer was faster than Start
+		end = c.seg.place(c.off)
+		break
+	}
+	l.bodies = bodies.New(bodies.Options{
+		Seed: l.seed,
+		Open: func(segment uint32) (vfs.File, error) {
+			return l.fs.OpenRead(filepath.Join(l.dir, record.FileName(segment)))
+		},
+		Other: l.otherSegment,
+		Needs: func() elevator.Load {
+			commits := l.opts.Sync == SyncAlways && (l.pending.Load() > 0 || l.written.Load() > l.synced.Load())
+			return elevator.Load{Commits: commits, Compaction: l.slow.Load()}
+		},
+		Flush:   l.waker.wake,
+		Fetched: l.hooks.Fetched,
+	}, end)
+}
+
+// otherSegment is any segment but the given one, if there is another, and its length in bytes.
+func (l *Log) otherSegment(but uint32) (segment uint32, size int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := rand.IntN(len(l.segs))
+	if l.segs[i].Index == but {
+		i = (i + 1) % len(l.segs)
+	}
+	return l.segs[i].Index, l.segs[i].used
+}
