@@ -16,10 +16,10 @@ func (s *Session) reserve(now, until Time, out *Output) Outcome {
 		s.wait.batch = 0
 		return Wait
 	}
-	if load := awaited(err); load != nil {
-		return s.parkReserve(load, until, now)
-	}
 	if err != nil {
+		if load := awaited(err); load != nil {
+			return s.parkReserve(load, until, now)
+		}
 		out.Answer(err, "")
 	}
 	return Done

@@ -244,8 +244,10 @@ func (l *Loop) takeMail() {
 		l.calls.Push(c)
 	}
 	l.mail.calls = nil
-	ended := l.mail.loads
-	l.mail.loads = nil
+	var ended []loaded
+	if len(l.mail.loads) > 0 {
+		ended, l.mail.loads = l.mail.loads, nil
+	}
 	l.mail.woken = false
 	l.hasMail.Store(false)
 	l.mail.mu.Unlock()

@@ -167,19 +167,17 @@ func (s *Session) Resume(now Time, out *Output) Outcome {
 
 func (s *Session) resume(now Time, out *Output) Outcome {
 	w := s.wait
-	load := w.load
-	w.load = nil
-	var outcome Outcome
+	if load := w.load; load != nil {
+		w.load = nil
+		outcome := s.resume(now, out)
+		load.Leave() // until now the bodies stay in memory
+		return outcome
+	}
 	if t := w.task; t != nil {
 		w.task = nil
-		outcome = t.turn(s, now, out)
-	} else {
-		outcome = s.endWait(now, out)
+		return t.turn(s, now, out)
 	}
-	if load != nil {
-		load.Leave() // until now the bodies stay in memory
-	}
-	return outcome
+	return s.endWait(now, out)
 }
 
 // goOn prepares a session from its loop's queue for Resume, or goes on with closing it.

@@ -160,12 +160,8 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 				return outcome
 			}
 		} else if has, err := s.loop.tx.Handed(now, id, &s.client, w.pos, s.informed(), out); has {
-			if load := awaited(err); load != nil {
-				w.id = id
-				return s.park(nil, load)
-			}
 			if err != nil {
-				out.Answer(err, "")
+				return s.notTold(id, err, out)
 			}
 			return Done
 		}
@@ -184,6 +180,17 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 		w.since = since
 	}
 	return outcome
+}
+
+// notTold ends the turn of a reserve which has the job with the id: its client is not told of that before the body is
+// in memory, or the reply is another one.
+func (s *Session) notTold(id uint64, err error, out *Output) Outcome {
+	if load := awaited(err); load != nil {
+		s.wait.id = id
+		return s.park(nil, load)
+	}
+	out.Answer(err, "")
+	return Done
 }
 
 // answerNone appends the reply to a reserve that has found no job in the watched tubes, which the error says. Batch

@@ -101,5 +101,6 @@ func (sh *shard) freeBody(body ref, size uint32) {
 			return
 		}
 	}
-	sh.freeBlock(body, size)
+	sh.bodies.Free(body, size)
+	sh.countBody(-1, size)
 }

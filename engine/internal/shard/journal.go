@@ -72,8 +72,7 @@ func (sh *shard) recordChange(j *job, ch *change, out *reply.Output) error {
 		r.Origin = by.Origin()
 	}
 	if j.state == unqueued {
-		whole(r, j.size)
-		if err := sh.placeRoom(); err != nil {
+		if err := sh.beforeFull(r, j); err != nil {
 			return err
 		}
 		ticket, err := log.Put(r)
@@ -167,8 +166,7 @@ func (e *Shards) Migrate(id uint64, place journal.Place, body []byte) error {
 		}
 		r.Body = body
 	}
-	whole(r, j.size)
-	if err := sh.placeRoom(); err != nil {
+	if err := sh.beforeFull(r, j); err != nil {
 		return err
 	}
 	ticket, err := e.log.Journal.Move(r, sh.former(j))

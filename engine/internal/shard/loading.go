@@ -222,11 +222,8 @@ func (sh *shard) endAt(r ref, j *job, end clock.Time) {
 	h.add(r, j)
 }
 
-// beginRun begins the time to run of a job that was reserved cold: its client is told of it now.
+// beginRun begins the time to run of a job that is untold: its client is told of it now.
 func (sh *shard) beginRun(r ref, j *job, out *reply.Output) {
-	if j.storage&isUntold == 0 {
-		return
-	}
 	j.storage &^= isUntold
 	end := sh.now + clock.Seconds(j.ttr)
 	// If it cannot be recorded, what is on record is a little less.

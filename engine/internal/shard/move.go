@@ -228,8 +228,7 @@ func (sh *shard) recordMove(j, moved *job, t *tube, ch *change, keys journal.Key
 	*r = e.recordOf(j, ch, t.name, sh.body(j))
 	r.Keys = keys
 	r.Origin = out.Source().Origin()
-	whole(r, j.size)
-	if err := t.shard.placeRoom(); err != nil {
+	if err := t.shard.beforeFull(r, j); err != nil {
 		return err
 	}
 	ticket, err := e.log.Journal.Replace(r, sh.former(j))

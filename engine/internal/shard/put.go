@@ -91,12 +91,13 @@ func (c *Tx) Put(now clock.Time, cl *Client, cmd *codec.Command, refusal error, 
 	}
 	sh := t.shard
 	sh.lock(c, now)
-	body, err := sh.allocBody(cmd.Size)
+	body, err := sh.bodies.Alloc(cmd.Size)
 	if err != nil {
 		sh.unlock(c)
 		c.dismiss(account, jobFootprint(cmd.Size, keys))
 		return 0, nil, err
 	}
+	sh.countBody(1, cmd.Size)
 	copy(sh.bodies.Bytes(body, cmd.Size), cmd.Body)
 	sh.lastID = c.ids.Take(sh.lastID)
 	var in Incoming

@@ -110,7 +110,9 @@ func (c *Tx) Handed(
 	case j.cold():
 		has, err = c.handCold(cl, sh, r, j, out)
 	default:
-		sh.beginRun(r, j, out)
+		if j.storage&isUntold != 0 {
+			sh.beginRun(r, j, out)
+		}
 		out.DependOn(pos)
 		sh.appendReserved(out, j, informed)
 	}

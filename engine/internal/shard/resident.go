@@ -54,11 +54,18 @@ func (x *residents) add(e *Shards, n int, size uint32) {
 	}
 }
 
+// countBody counts a body that was given memory, or -1 for one whose memory was given back.
+func (sh *shard) countBody(n int, size uint32) {
+	if sh.residents != nil {
+		sh.residents.add(sh.shared, n, size)
+	}
+}
+
 // allocBody takes memory for a body.
 func (sh *shard) allocBody(size uint32) (ref, error) {
 	r, err := sh.bodies.Alloc(size)
-	if err == nil && sh.residents != nil {
-		sh.residents.add(sh.shared, 1, size)
+	if err == nil {
+		sh.countBody(1, size)
 	}
 	return r, err
 }
@@ -66,9 +73,7 @@ func (sh *shard) allocBody(size uint32) (ref, error) {
 // freeBlock gives back what allocBody has taken.
 func (sh *shard) freeBlock(r ref, size uint32) {
 	sh.bodies.Free(r, size)
-	if sh.residents != nil {
-		sh.residents.add(sh.shared, -1, size)
-	}
+	sh.countBody(-1, size)
 }
 
 // dropBody frees the body of a job that has no more need of it.
@@ -96,11 +101,34 @@ func (sh *shard) placeRoom() error {
 	return sh.residents.Room()
 }
 
+// beforeFull is placeRoom for a full record that is about to be made of a job. It would take the place of the last one
+// that has the body: without the body that is lost.
+func (sh *shard) beforeFull(r *journal.Record, j *job) error {
+	if sh.residents == nil {
+		return nil
+	}
+	return sh.residents.beforeFull(r, j)
+}
+
+func (x *residents) beforeFull(r *journal.Record, j *job) error {
+	if len(r.Body) != int(j.size) {
+		panic(fmt.Sprintf("a full record of job %d has %d bytes of a body of %d", r.ID, len(r.Body), j.size))
+	}
+	return x.Room()
+}
+
 // placed notes that the job's last full record is at a place in the journal, which has it behind pos. placeRoom has
 // found room.
 func (sh *shard) placed(j *job, place journal.Place, pos journal.Pos) {
+	if sh.residents != nil {
+		sh.place(j, place, pos)
+	}
+}
+
+// place is placed where bodies may leave memory.
+func (sh *shard) place(j *job, place journal.Place, pos journal.Pos) {
 	switch {
-	case sh.residents == nil || j.size == 0:
+	case j.size == 0:
 	case j.cold():
 		if !place.Known() {
 			panic(fmt.Sprintf("the body of job %d is in the journal only, and nobody knows where", j.ID))
@@ -109,14 +137,6 @@ func (sh *shard) placed(j *job, place journal.Place, pos journal.Pos) {
 	case place.Known():
 		e := sh.shared
 		sh.residents.Add(resident.Entry{ID: j.ID, Pos: pos, Place: place}, e.above(e.resident.Load(), markHigh))
-	}
-}
-
-// whole panics if a record is not that of all of a job, whose body has so many bytes: it would take the place of the
-// last one that has the body.
-func whole(r *journal.Record, size uint32) {
-	if len(r.Body) != int(size) {
-		panic(fmt.Sprintf("a full record of job %d has %d bytes of a body of %d", r.ID, len(r.Body), size))
 	}
 }
 
