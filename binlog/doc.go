@@ -12,7 +12,8 @@
 //	  convert       beanstalkd's own log in and out; salvage of a damaged log
 //	  replica       the log of several servers, with packages of its own
 //	  vfs           the file system as a log needs it, and one that fails on demand
-//	  internal      bodies reads bodies back, elevator says in which order
+//	  internal      bodies reads bodies back, elevator says in which order; index is the format of what a
+//	                restart needs of a segment beside them
 //
 // A record passes few files. Put appends it to a batch (append.go) if the directory has
 // room (room.go). The batch is written and synced (commit.go) by whoever flushes it, or by

@@ -70,21 +70,7 @@ func version(second bool) uint8 {
 // DecodeFull reads a sound full record. The body is a part of b; the tube's name
 // is one of names.
 func DecodeFull(b []byte, r *journal.Record, names *Names) {
-	r.ID = le.Uint64(b[8:])
-	r.State = stateIn(b[68])
-	r.Created = int64(le.Uint64(b[16:]))
-	setWhen(r, le.Uint64(b[24:]))
-	r.Pri = le.Uint32(b[32:])
-	r.Delay = le.Uint32(b[36:])
-	r.TTR = le.Uint32(b[40:])
-	decodeCounts(b[48:], r)
-	r.Origin = decodeOrigin(b[fullFixed:], b[68]&originFlag != 0)
-	if b[68]&attemptsFlag != 0 {
-		r.Attempts = le.Uint32(b[attemptsAt(b):])
-	}
-	at := keysAt(b)
-	r.Tube = names.Get(b[at-int(b[69]) : at])
-	r.Keys = decodeKeys(b)
+	DecodeHead(b, r, names)
 	r.Body = Body(b)
 }
 
@@ -345,24 +331,8 @@ func check(b []byte, p partial) string {
 func impossible(b []byte, index uint32) string {
 	switch KindOf(b) {
 	case Full:
-		const what = "a full record with impossible fields"
-		n, state := int(b[69]), stateIn(b[68])
-		size := int(le.Uint32(b[44:]))
-		if n == 0 || n > journal.MaxTube || le.Uint64(b[8:]) == 0 || b[68]&(keysFlag|termsFlag) != 0 && !keysPossible(b) ||
-			b[68]&attemptsFlag != 0 && le.Uint32(b[attemptsAt(b):]) == usualAttempts(b[48:]) ||
-			b[68]&originFlag != 0 && !originPossible(b[fullFixed:]) {
-			return what
-		}
-		if !validState(state) {
-			if k := decodeKeys(b); state != journal.Deleted || !validTombstone(size, &k) {
-				return what
-			}
-		}
-		if state == journal.Held && !validHeld(decodeTerms(b)) {
-			return what
-		}
-		if !allZero(b[BodyOffset(b)+size:]) {
-			return what
+		if !fullPossible(b, int(le.Uint32(b[44:]))) {
+			return "a full record with impossible fields"
 		}
 	case Update:
 		const what = "an update record with impossible fields"
@@ -408,6 +378,26 @@ func impossible(b []byte, index uint32) string {
 	return ""
 }
 
+// fullPossible checks the fields of a full record, of whose body b has that many bytes: all of it, or none.
+func fullPossible(b []byte, body int) bool {
+	n, state := int(b[69]), stateIn(b[68])
+	if n == 0 || n > journal.MaxTube || le.Uint64(b[8:]) == 0 ||
+		b[68]&(keysFlag|termsFlag) != 0 && !keysPossible(b, body) ||
+		b[68]&attemptsFlag != 0 && le.Uint32(b[attemptsAt(b):]) == usualAttempts(b[48:]) ||
+		b[68]&originFlag != 0 && !originPossible(b[fullFixed:]) {
+		return false
+	}
+	if !validState(state) {
+		if k := decodeKeys(b); state != journal.Deleted || !validTombstone(int(le.Uint32(b[44:])), &k) {
+			return false
+		}
+	}
+	if state == journal.Held && !validHeld(decodeTerms(b)) {
+		return false
+	}
+	return allZero(b[BodyOffset(b)+body:])
+}
+
 // settingPossible checks a setting or policy, which has that many bytes before the names and an
 // origin. A policy is not what a setting record could hold.
 func settingPossible(b []byte, fixed int) bool {
@@ -443,9 +433,8 @@ func keysFit(b []byte, n int64) bool {
 	return (least+7)&^7 <= n && n <= (most+7)&^7
 }
 
-// keysPossible checks the keys and terms of a full record with a right checksum, whose length
-// keysFit has found possible.
-func keysPossible(b []byte) bool {
+// keysPossible checks the keys and terms of a full record with a right checksum, of whose body b has that many bytes.
+func keysPossible(b []byte, body int) bool {
 	at := keysAt(b)
 	if b[68]&keysFlag != 0 {
 		if len(b) < at+journal.KeysFixed || b[at] > journal.MaxKey || b[at+1] > journal.MaxKey {
@@ -463,7 +452,7 @@ func keysPossible(b []byte) bool {
 		return false
 	}
 	k := decodeKeys(b)
-	want := (int64(at) + int64(le.Uint32(b[44:])) + 7) &^ 7
+	want := (int64(at) + int64(body) + 7) &^ 7
 	return k.Named() == (b[68]&keysFlag != 0) && k.Valid() && int64(len(b)) == want
 }
 
