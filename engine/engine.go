@@ -40,7 +40,7 @@ func New(cfg Config) *Engine {
 		cfg.seed = maphash.MakeSeed()
 	}
 	e := &Engine{config: cfg}
-	shard.Init(&e.Shards, n, cfg.seed, cfg.Limits, cfg.Stock, cfg.Accounts, cfg.Journal, cfg.Start)
+	shard.Init(&e.Shards, n, cfg.seed, cfg.Limits, cfg.Stock, cfg.Accounts, cfg.Journal, e.Room, cfg.Start)
 	return e
 }
 

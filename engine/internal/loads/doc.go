@@ -3,7 +3,7 @@
 //
 // # Use
 //
-//	var t loads.Table
+//	var t loads.Table                   // t.Open(most, sender)
 //	w := t.Wait(owner)                  // with a shard locked: a command needs bodies that are not in memory
 //	w.Add(fetch, ...)
 //	list := t.Asked(list)               // with no shard locked: what is to be fetched
@@ -16,6 +16,8 @@
 //   - A body that several want is fetched once.
 //   - Whoever waits hangs on the load, not on the job: a wait ends, whatever has become of the job.
 //   - A body that was loaded for somebody is awaited until the last of them has left: it must not leave memory.
+//   - What waits are for is bounded: they are admitted first come, first served, each whole or not at all. One that is
+//     alone is always admitted, however much it is for.
 //   - A failure is known until the last who waited for it has left. Who comes then tries anew.
 //
 // # Locks

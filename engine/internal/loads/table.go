@@ -1,6 +1,7 @@
 package loads
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -13,13 +14,21 @@ type Owner interface {
 	Loaded(w *Wait)
 }
 
-// A Table has all loads of an engine. The zero Table has none. Any goroutine may call its methods.
+// A Sender is told, with no lock held, that something is asked for.
+type Sender interface{ Wake() }
+
+// A Table has all loads of an engine. Open makes it. Any goroutine may call its methods.
 type Table struct {
+	most   int64  // bytes of bodies that waits may be for, but for one that is alone
+	sender Sender // for what nobody asks for at that moment
+
 	mu    sync.Mutex
 	byID  map[uint64]*load
 	asked []journal.Fetch // of the loads that are under way: those that nobody fetches yet
 	turns uint64          // waits that there ever were
 	ahead int             // loads under way for which nobody waits
+	bytes int64           // of bodies that admitted waits are for
+	queue []*Wait         // waits that are not admitted, first come, first served
 	size  atomic.Int64    // of byID; written with mu held
 }
 
@@ -30,6 +39,10 @@ type load struct {
 	err   error   // why it has ended without a body; nil before the end
 	waits []*Wait // of those who have not left
 }
+
+// Open makes t, which is zero, a table without loads. Waits may be for so many bytes of bodies together, or for those
+// of one that is alone.
+func (t *Table) Open(most int64, sender Sender) { t.most, t.sender = most, sender }
 
 // Wait is a new wait, for no body yet.
 func (t *Table) Wait(owner Owner) *Wait {
@@ -141,6 +154,26 @@ func (t *Table) Failed(id uint64) error {
 		return l.err
 	}
 	return nil
+}
+
+// Waiting is how many bytes of bodies waits are for, and how many waits are not admitted.
+func (t *Table) Waiting() (bytes int64, queued int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.bytes, len(t.queue)
+}
+
+// admit begins the loads of waits in the order in which they came, as far as there is room. The lock is held.
+func (t *Table) admit() {
+	for len(t.queue) > 0 {
+		w := t.queue[0]
+		if t.bytes > 0 && t.bytes+w.bytes > t.most {
+			return
+		}
+		t.queue = slices.Delete(t.queue, 0, 1)
+		t.bytes += w.bytes
+		w.begin()
+	}
 }
 
 // Len is how many loads are under way, or are not left.

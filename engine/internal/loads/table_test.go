@@ -27,6 +27,7 @@ func (t *Table) ids() (list []uint64) {
 
 func TestABodyThatSeveralWantIsFetchedOnceAndAwaitedByEachOfThem(t *testing.T) {
 	var table Table
+	table.Open(100, nil)
 	var a, b owner
 	first, second := table.Wait(&a), table.Wait(&b)
 	first.Add(fetch(1), fetch(2))
@@ -57,6 +58,7 @@ func TestABodyThatSeveralWantIsFetchedOnceAndAwaitedByEachOfThem(t *testing.T) {
 // Who leaves early is not told, and leaves nothing behind when the body has come.
 func TestWhoHasLeftIsNotTold(t *testing.T) {
 	var table Table
+	table.Open(100, nil)
 	var a owner
 	w := table.Wait(&a)
 	w.Add(fetch(1))
@@ -75,6 +77,7 @@ func TestWhoHasLeftIsNotTold(t *testing.T) {
 // A failure is known to those who have waited for it; who comes then tries anew.
 func TestAFailureIsForThoseWhoHaveWaited(t *testing.T) {
 	var table Table
+	table.Open(100, nil)
 	var a, b owner
 	w := table.Wait(&a)
 	w.Add(fetch(1))
@@ -99,6 +102,7 @@ func TestAFailureIsForThoseWhoHaveWaited(t *testing.T) {
 // What is loaded ahead is bounded, needs nobody, and is asked for again when somebody waits for it.
 func TestLoadsAheadAreBounded(t *testing.T) {
 	var table Table
+	table.Open(100, nil)
 	var a owner
 	for id, want := range []bool{true, true, false} {
 		if table.Ahead(fetch(uint64(id)+1), 2) != want {
@@ -128,6 +132,7 @@ func TestLoadsAheadAreBounded(t *testing.T) {
 // What lies elsewhere is asked for there, for those who wait for it.
 func TestALoadIsAskedForAgain(t *testing.T) {
 	var table Table
+	table.Open(100, nil)
 	var a owner
 	w := table.Wait(&a)
 	w.Add(fetch(1))
@@ -139,5 +144,54 @@ func TestALoadIsAskedForAgain(t *testing.T) {
 	}
 	if table.End(1, nil); len(a.told) != 1 {
 		t.Error("nobody is told")
+	}
+}
+
+type woken struct{ n int }
+
+func (w *woken) Wake() { w.n++ }
+
+// What is waited for is bounded; who comes first is admitted first, with all that it is for, and who is alone always.
+func TestWaitsAreAdmittedInTheirOrderAndWhole(t *testing.T) {
+	var table Table
+	var a owner
+	var s woken
+	table.Open(3, &s)
+	var waits []*Wait
+	for _, ids := range [][]uint64{{1, 2}, {3, 4}, {5}, {6, 7, 8, 9}} {
+		w := table.Wait(&a)
+		var list []journal.Fetch
+		for _, id := range ids {
+			list = append(list, fetch(id))
+		}
+		w.Add(list...)
+		waits = append(waits, w)
+	}
+	if got := table.ids(); !slices.Equal(got, []uint64{1, 2}) {
+		t.Fatalf("%v are asked for; 5 has to wait behind 3 and 4", got)
+	}
+	table.End(1, nil)
+	table.End(2, nil)
+	if got := table.ids(); len(a.told) != 1 || len(got) != 0 {
+		t.Errorf("before the first has left, %v are asked for", got)
+	}
+	waits[0].Leave()
+	if got := table.ids(); !slices.Equal(got, []uint64{3, 4, 5}) || s.n != 1 {
+		t.Errorf("%v are asked for, told %d times", got, s.n)
+	}
+	waits[2].Leave()
+	waits[1].Leave()
+	if got := table.ids(); !slices.Equal(got, []uint64{6, 7, 8, 9}) {
+		t.Errorf("%v are asked for by one that is alone", got)
+	}
+	late := table.Wait(&a)
+	late.Add(fetch(1))
+	late.Leave() // it is not admitted, and leaves nothing
+	waits[3].Leave()
+	for id := range uint64(10) {
+		table.End(id, nil)
+	}
+	if bytes, queued := table.Waiting(); bytes != 0 || queued != 0 || table.Len() != 0 {
+		t.Errorf("%d bytes, %d waits, %d loads are left", bytes, queued, table.Len())
 	}
 }

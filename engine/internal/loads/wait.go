@@ -19,18 +19,35 @@ type Wait struct {
 	loads []*load
 	first [1]*load // where loads lies until there is a second one
 	left  int      // of the loads, those under way. The table's lock guards it
+
+	list  []journal.Fetch // of a wait that is not admitted: its loads
+	bytes int64           // of the bodies
 }
 
 // Error implements error.
 func (w *Wait) Error() string { return "bodies are not in memory" }
 
-// Add makes the wait one for bodies, each of which is fetched unless it is on its way. It is called once.
+// Add makes the wait one for bodies, each of which is fetched unless it is on its way, when the wait is admitted: with
+// all of its bodies, so that two waits never have half of theirs each. It is called once.
 func (w *Wait) Add(list ...journal.Fetch) {
 	t := w.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	w.list, w.left = list, len(list)
+	for i := range list {
+		w.bytes += int64(list[i].Size)
+	}
+	if len(list) > 0 {
+		t.queue = append(t.queue, w)
+		t.admit()
+	}
+}
+
+// begin begins the loads of a wait that is admitted. The table's lock is held.
+func (w *Wait) begin() {
+	t := w.table
 	w.loads = w.first[:0]
-	for _, f := range list {
+	for _, f := range w.list {
 		f.Lane, f.Turn = journal.Urgent, w.turn
 		l := t.byID[f.ID]
 		switch {
@@ -44,21 +61,35 @@ func (w *Wait) Add(list ...journal.Fetch) {
 		l.waits = append(l.waits, w)
 		w.loads = append(w.loads, l)
 	}
-	w.left = len(list)
+	w.list = nil
 }
 
 // Len is how many bodies it is for.
-func (w *Wait) Len() int { return len(w.loads) }
+func (w *Wait) Len() int { return len(w.loads) + len(w.list) }
 
 // Leave ends the wait, whether all of its loads have ended or not: nobody waits for them, and the bodies need not stay
 // in memory, unless others wait. Afterwards nothing has a part of it. It may be called twice.
 func (w *Wait) Leave() {
-	t := w.table
+	if t := w.table; t.leave(w) && t.sender != nil {
+		t.sender.Wake()
+	}
+}
+
+// leave is Leave, and reports whether others were admitted.
+func (t *Table) leave(w *Wait) (asks bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if w.list != nil {
+		t.queue = slices.DeleteFunc(t.queue, func(x *Wait) bool { return x == w })
+	} else {
+		t.bytes -= w.bytes
+	}
+	w.list, w.bytes = nil, 0
 	for _, l := range w.loads {
 		l.waits = slices.DeleteFunc(l.waits, func(x *Wait) bool { return x == w })
 		t.forget(l)
 	}
 	w.loads = nil
+	t.admit()
+	return len(t.asked) > 0
 }

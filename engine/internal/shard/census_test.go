@@ -374,8 +374,9 @@ func (c *census) residents(sh *shard, bodies int) {
 			c.failf("the body of job %d can never leave memory: %+v", id, *j)
 		}
 	}
-	if n := sh.shared.loads.Len(); n > 0 {
-		c.failf("%d loads are under way", n)
+	bytes, queued := sh.shared.loads.Waiting()
+	if n := sh.shared.loads.Len(); n > 0 || bytes > 0 || queued > 0 {
+		c.failf("%d loads are under way, %d bytes are waited for, %d waits are not admitted", n, bytes, queued)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"trellis/binlog/journal"
@@ -33,18 +34,18 @@ func (s *sim) coldIDs() (list []uint64) {
 // A failing sync drops what was written: a body leaves memory only when the disk has it for certain, though its put was
 // acknowledged.
 func TestABodyThatIsNotDurableStays(t *testing.T) {
-	s, f := placedSim(1)
+	s, f := placedSim(someBodies)
 	defer s.engine.Discard()
 	c := s.open()
 	c.say("put 0 0 9 1\r\nx")
 	f.committed = f.pos
 	c.say("put 0 0 9 1\r\ny", "put 0 0 9 1\r\nz")
-	s.engine.Evict(everyEvict)
+	s.engine.evictTo(0, 0, everyEvict)
 	if got := s.coldIDs(); !slices.Equal(got, []uint64{1}) {
 		t.Errorf("jobs %v have left memory", got)
 	}
 	f.committed = f.pos - 1
-	s.engine.Evict(everyEvict)
+	s.engine.evictTo(0, 0, everyEvict)
 	if got := s.coldIDs(); !slices.Equal(got, []uint64{1, 2}) {
 		t.Errorf("then jobs %v have", got)
 	}
@@ -105,7 +106,7 @@ func TestALoadedBodyStaysUntilItsClientResumes(t *testing.T) {
 	c.held = true
 	s.cold.late = 0
 	s.Settle()
-	s.engine.Evict(everyEvict)
+	s.engine.evictTo(0, 0, everyEvict)
 	if s.coldJobs() != 0 {
 		t.Error("it has left before it was used")
 	}
@@ -130,7 +131,7 @@ func TestALoadFindsItsJobByIDAndPlace(t *testing.T) {
 	c.say("peek 1")
 	x := s.cold.read(s.cold.asked[0])
 	other.say("delete 1", "put 0 0 9 1\r\ny")
-	s.engine.Evict(everyEvict)
+	s.engine.evictTo(0, 0, everyEvict)
 	s.engine.Loaded([]journal.Fetched{x}) // whose record is another job's now
 	if got := s.coldIDs(); !slices.Equal(got, []uint64{2}) {
 		t.Fatalf("jobs %v are cold", got)
@@ -182,7 +183,7 @@ func TestACompactedJobIsLoadedFromItsNewPlace(t *testing.T) {
 // An entry stands for one body: not for the tombstone of its job, which may lie in the same segment, nor twice for a job
 // that has two records there, nor for whoever has the job's record after the tidier.
 func TestAnEntryOfWhatHasGoneIsVoid(t *testing.T) {
-	s, f := placedSim(1)
+	s, f := placedSim(someBodies)
 	defer s.engine.Discard()
 	f.counters.Current = 1
 	c := s.open()
@@ -193,7 +194,7 @@ func TestAnEntryOfWhatHasGoneIsVoid(t *testing.T) {
 	if _, j := sh.find(1); before == 0 || j.state != tombstone || j.segment != f.jobs[1].segment {
 		t.Fatalf("%d entries; of the job is left %+v", before, j)
 	}
-	s.engine.Evict(everyEvict)
+	s.engine.evictTo(0, 0, everyEvict)
 	if got := s.coldIDs(); !slices.Equal(got, []uint64{2}) {
 		t.Errorf("jobs %v are cold", got)
 	}
@@ -301,5 +302,54 @@ func TestBodiesStayInTheJournalAtARestart(t *testing.T) {
 func TestAnEntryTakes24Bytes(t *testing.T) {
 	if n := unsafe.Sizeof(resident.Entry{}); n != 24 {
 		t.Errorf("it takes %d", n)
+	}
+}
+
+// A put that comes while bodies take more than they may waits for others to leave, in its client and for a second at
+// most; where much more is taken it is refused at once. Nothing of it is on record before.
+func TestPutsWaitWhileBodiesTakeTooMuch(t *testing.T) {
+	const limit = 1 << 20
+	s, f := placedSim(limit)
+	defer s.engine.Discard()
+	c, other := s.open(), s.open()
+	for _, large := range []bool{false, true} {
+		size := 1000
+		if large {
+			size = pinnedSize
+		}
+		put := fmt.Sprintf("put 0 0 9 %d\r\n%s", size, strings.Repeat("x", size))
+		s.engine.resident.Store(limit + 1)
+		before := f.pos
+		if got := c.say(put); got != "" || f.pos != before {
+			t.Errorf("the put is answered %q, and on record: %v", got, f.pos != before)
+		}
+		other.told(t, "USING a\r\n", "use a") // its loop goes on
+		s.engine.resident.Store(limit)
+		s.engine.Evict(1)
+		s.Settle()
+		if got := c.say(); !strings.HasPrefix(got, "INSERTED ") {
+			t.Errorf("when there is room it is answered %q", got)
+		}
+		s.engine.resident.Store(limit + 1)
+		c.say(put)
+		s.Wait(900 * time.Millisecond)
+		s.engine.Evict(1)
+		s.Settle()
+		if got := c.say(); got != "" {
+			t.Errorf("early it is answered %q", got)
+		}
+		s.Wait(100 * time.Millisecond)
+		s.engine.Evict(1)
+		s.Settle()
+		if got := c.say(); got != "OUT_OF_MEMORY\r\n" {
+			t.Errorf("after a second it is answered %q", got)
+		}
+		s.engine.resident.Store(limit + limit/8 + 1)
+		c.told(t, "OUT_OF_MEMORY\r\n", put)
+		s.engine.resident.Store(0)
+	}
+	cs := census{engine: s.engine, sessions: []*Session{&c.session, &other.session}}
+	for _, err := range cs.run() {
+		t.Error(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/loads"
 )
 
 // toldBodies are the ids and bodies in replies.
@@ -24,6 +25,10 @@ func TestNothingIsLostWhenBodiesComeLateOrNotAtAll(t *testing.T) {
 	rapidFlag(t, "rapid.steps", 100)
 	rapid.Check(t, func(t *rapid.T) {
 		s := coldSim(rapid.IntRange(1, 3).Draw(t, "loops"))
+		if rapid.Bool().Draw(t, "little room") {
+			s.engine.loads = loads.Table{}
+			s.engine.loads.Open(int64(rapid.IntRange(0, 40).Draw(t, "bytes")), (*sender)(s.engine.Shards))
+		}
 		defer s.engine.Discard()
 		bodies := map[uint64]string{}
 		clients := []*simConn{s.open(), s.open(), s.open()}
@@ -108,7 +113,7 @@ func TestNothingIsLostWhenBodiesComeLateOrNotAtAll(t *testing.T) {
 			_ = c.Close()
 		}
 		s.Settle()
-		s.engine.Evict(everyEvict)
+		s.engine.evictTo(0, 0, everyEvict)
 		c := census{engine: s.engine, sessions: []*Session{&operator.session}}
 		for _, err := range c.run() {
 			t.Error(err)

@@ -313,12 +313,12 @@ func TestLargeBodiesComeBackAndStayWhileTheyAreSent(t *testing.T) {
 	b := sh.pin(j, 0)
 	sh.mu.Unlock()
 	c.end()
-	s.engine.Evict(everyEvict)
+	s.engine.evictTo(0, 0, everyEvict)
 	if s.coldJobs() != 0 || string(b.Bytes) != body {
 		t.Error("it has left while it is sent")
 	}
 	b.Release()
-	s.engine.Evict(everyEvict)
+	s.engine.evictTo(0, 0, everyEvict)
 	if s.coldJobs() != 1 {
 		t.Error("it does not leave when it was sent")
 	}

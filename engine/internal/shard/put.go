@@ -108,7 +108,12 @@ func (c *Tx) Put(now clock.Time, cl *Client, cmd *codec.Command, refusal error, 
 		c.setExpiry(t, &in)
 	}
 	id = in.id
-	if err = c.insert(t, &in, out); err != nil {
+	if err = c.shared.roomFor(&in, now); err == nil {
+		err = c.insert(t, &in, out)
+	} else {
+		err = c.abort(t, &in, err, out)
+	}
+	if err != nil {
 		if errors.Is(err, journal.ErrRoom) {
 			in.bytes, in.complete = sh.bodies.Bytes(body, cmd.Size), true
 			rest = c.keep(in)
@@ -382,7 +387,10 @@ func (c *Tx) EndPut(now clock.Time, cl *Client, in *Incoming, refusal error, out
 	}
 	t := cl.used
 	id = in.id
-	recorded := c.recordLarge(t, in, out)
+	recorded := c.shared.roomFor(in, now)
+	if recorded == nil {
+		recorded = c.recordLarge(t, in, out)
+	}
 	t.shard.lock(c, now)
 	if recorded != nil {
 		err = c.abort(t, in, recorded, out)

@@ -149,13 +149,28 @@ const (
 // are in the journal for certain, that no reply refers to, and for which nobody waits. It takes those of the shard
 // that has most, and looks at no more than about so many. more: it is to be called again at once, otherwise after a
 // while, also when there was nothing to do. No two goroutines may call it at a time. It holds one shard's lock at a
-// time, while it looks at some hundred bodies.
+// time, while it looks at some hundred bodies. Puts that wait for memory are tried again: it is to be called ten times
+// a second at least.
 func (e *Shards) Evict(most int) (freed int64, more bool) {
+	freed, more = e.evict(most)
+	if e.putsWait.Swap(false) {
+		e.room()
+	}
+	return freed, more
+}
+
+// evict is Evict, but for the puts that wait.
+func (e *Shards) evict(most int) (freed int64, more bool) {
 	e.life.RLock()
 	defer e.life.RUnlock()
 	if e.discarded.Load() || e.log.Bodies == nil || e.cfg.Limits.Bodies == 0 {
 		return 0, false
 	}
+	return e.evictTo(markLow, markHigh, most)
+}
+
+// evictTo is Evict with these marks.
+func (e *Shards) evictTo(low, high int64, most int) (freed int64, more bool) {
 	durable, tx := e.log.Bodies.Durable(), Tx{shared: e}
 	var bytes [ids.MaxShards]int64 // of shards that may have something to give
 	var total int64
@@ -167,10 +182,10 @@ func (e *Shards) Evict(most int) (freed int64, more bool) {
 		sh.unlock(&tx)
 		total += bytes[i]
 	}
-	if e.evicting = e.above(total, markLow) && (e.evicting || e.above(total, markHigh)); !e.evicting {
+	if e.evicting = e.above(total, low) && (e.evicting || e.above(total, high)); !e.evicting {
 		return 0, false
 	}
-	for low := e.mark(markLow); total-freed > low; {
+	for least := e.mark(low); total-freed > least; {
 		if most <= 0 {
 			return freed, true
 		}
@@ -185,7 +200,7 @@ func (e *Shards) Evict(most int) (freed int64, more bool) {
 		}
 		sh := e.shards[fullest]
 		sh.lock(&tx, clock.Always)
-		n, looked, left := sh.evict(durable, total-freed-low, min(most, evictLook))
+		n, looked, left := sh.evict(durable, total-freed-least, min(most, evictLook))
 		sh.unlock(&tx)
 		freed += n
 		most -= looked
@@ -244,4 +259,24 @@ func (sh *shard) sweepResidents() (looked int) {
 		return void(j, e)
 	})
 	return looked
+}
+
+// putPatience is how long a put waits at most while bodies take more memory than they may.
+const putPatience = clock.Second
+
+// roomFor is why a put, of which nothing is on record, cannot be a job yet, whose body is in memory: others have to
+// leave that first. It is journal.ErrRoom if the put is to wait for it.
+func (e *Shards) roomFor(in *Incoming, now clock.Time) error {
+	limit := e.cfg.Limits.Bodies
+	if limit == 0 || in.OnRecord() {
+		return nil
+	}
+	switch bytes := e.resident.Load(); {
+	case bytes <= limit:
+		return nil
+	case bytes > limit+limit/8 || now-in.since >= putPatience:
+		return errNoMemory
+	}
+	e.putsWait.Store(true)
+	return journal.ErrRoom
 }

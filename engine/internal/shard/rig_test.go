@@ -113,7 +113,7 @@ func newRig(t *rapid.T, p rigPlan, f *file, start time.Time) *rig {
 		cfg.Journal = f
 	}
 	if p.cold {
-		cfg.Limits.Bodies = 1
+		cfg.Limits.Bodies = someBodies
 	}
 	// Which tube is in which shard is random; here it must not be.
 	for r.engine == nil || r.engine.defaultTube.shard.number != p.places[0] {
