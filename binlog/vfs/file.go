@@ -43,6 +43,24 @@ func Replace(fsys FS, name string, b []byte) error {
 	return SyncDir(fsys, filepath.Dir(name))
 }
 
+// RemoveAll removes a directory with all that is in it, or a file. It is no error if there is none.
+func RemoveAll(fsys FS, name string) error {
+	list, err := fsys.List(name)
+	for _, e := range list {
+		err = errors.Join(err, RemoveAll(fsys, filepath.Join(name, e.Name)))
+	}
+	if len(list) == 0 {
+		err = nil // of a file, or of nothing, there is no list
+	}
+	if err == nil {
+		err = fsys.Remove(name)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 // TempSuffix ends the name of a file that Replace has not completed.
 const TempSuffix = ".tmp"
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"math/rand/v2"
+	"syscall"
 	"testing"
 
 	"trellis/binlog/vfs"
@@ -29,6 +30,31 @@ func content(t *testing.T, fsys vfs.FS, name string) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+func TestADirectoryIsRemovedWithAllThatIsInIt(t *testing.T) {
+	t.Parallel()
+	disk := faultfs.New("d")
+	for _, err := range []error{
+		disk.Mkdir("d/e"), disk.Mkdir("d/e/empty"), disk.Mkdir("d/e/full"),
+		vfs.WriteFile(disk, "d/e/full/f", []byte("x")), vfs.WriteFile(disk, "d/other", []byte("x")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // also if there is none
+		if err := vfs.RemoveAll(disk, "d/e"); err != nil {
+			t.Fatal(err)
+		}
+		if list, err := disk.List("d"); err != nil || len(list) != 1 || list[0].Name != "other" {
+			t.Fatalf("there is %v, %v", list, err)
+		}
+	}
+	disk.Hook(func(c faultfs.Call) faultfs.Fault { return faultfs.Fault{Err: syscall.EIO} })
+	if err := vfs.RemoveAll(disk, "d/other"); !errors.Is(err, syscall.EIO) {
+		t.Errorf("a file that cannot be removed is: %v", err)
+	}
 }
 
 // Whatever call a power cut interrupts, one content or the other is there, and the next

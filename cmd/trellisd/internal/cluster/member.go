@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -39,7 +38,7 @@ type Config struct {
 	// Dial connects to other members; nil means TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// Node is how the node runs, but for what follows from the rest. Where Queue is not nil, it is one around the
-	// member's. A directory that is not the system's belongs to a member that has joined.
+	// member's.
 	Node replica.Options
 	// Between stands between the node and the transport. Nil is nothing.
 	Between func(*replica.Node, replica.Transport) replica.Transport
@@ -213,11 +212,11 @@ func (m *Member) prepare(id member.Identity) error {
 		return err
 	}
 	for _, name := range []string{"entries", "snapshots"} {
-		if err := os.RemoveAll(filepath.Join(m.cfg.Dir, name)); err != nil {
+		if err := vfs.RemoveAll(m.cfg.fs(), filepath.Join(m.cfg.Dir, name)); err != nil {
 			return fmt.Errorf("preparing %s: %w", m.cfg.Dir, err)
 		}
 	}
-	if err := vfs.SyncDir(vfs.OS{}, m.cfg.Dir); err != nil {
+	if err := vfs.SyncDir(m.cfg.fs(), m.cfg.Dir); err != nil {
 		return fmt.Errorf("preparing %s: %w", m.cfg.Dir, err)
 	}
 	if id.State == member.Joined {
@@ -227,7 +226,7 @@ func (m *Member) prepare(id member.Identity) error {
 			cs.Voters = append(cs.Voters, uint64(v.ID))
 		}
 		first := snapshot.Meta{Index: 1, Term: 1, ConfState: cs, Members: id.Cluster.Members}
-		if err := snapshot.WriteInitial(vfs.OS{}, filepath.Join(m.cfg.Dir, "snapshots"), first); err != nil {
+		if err := snapshot.WriteInitial(m.cfg.fs(), filepath.Join(m.cfg.Dir, "snapshots"), first); err != nil {
 			return fmt.Errorf("preparing %s: %w", m.cfg.Dir, err)
 		}
 	}
