@@ -25,7 +25,7 @@ func losses(rng *rand.Rand, commands int) *family {
 	execute := func(o *Op, lost bool) {
 		now += 100
 		o.Call, o.Return = now-rng.Int64N(300), now+rng.Int64N(300)
-		done, ok := s.do(o, true)
+		done, ok := s.do(o, others{open: true})
 		switch {
 		case lost:
 			o.Return = never
@@ -70,12 +70,12 @@ func losses(rng *rand.Rand, commands int) *family {
 			sessions[i] = last
 		}
 		for len(ends) > 0 && rng.IntN(4) == 0 {
-			s, _ = s.do(ends[0], true)
+			s, _ = s.do(ends[0], others{})
 			ends = ends[1:]
 		}
 	}
 	for _, e := range ends {
-		s, _ = s.do(e, true)
+		s, _ = s.do(e, others{})
 	}
 	execute(&Op{Verb: StatsJob, Session: 1}, false)
 	return f

@@ -39,10 +39,18 @@
 //     two sessions never hold the same job.
 //   - A put without a reply is known by its body once somebody sees its job.
 //
-// A time to run that is short ends at some time behind the command that began it: from then on its job
-// may be ready, and until then nobody else has it. All other times to run and all delays are longer
-// than any test.
+// Jobs of a group, and those that wait for it, are checked together, too: who waits is not handed out while a member
+// is there, and is ready soon when none is.
 //
-// Commands on jobs that share no limited key are not compared: that a job of higher priority
+// A time to run that is short ends at some time behind the command that began it: from then on its job
+// may be ready, and until then nobody else has it. A job with an expiry may be gone from then on. All other times to
+// run and all delays are longer than any test.
+//
+// Bounds of a tube are checked by themselves: so many of its jobs are certainly reserved at a time, and two of them
+// begin so far apart at one server. What such a tube keeps back is looked at in the end only.
+//
+// Commands that are sent in the end, when nobody else sends any, see that all that was due has happened.
+//
+// Commands on jobs that are of no family are not compared: that a job of higher priority
 // comes first, or that a tube is empty as a whole, is not checked here.
 package faults

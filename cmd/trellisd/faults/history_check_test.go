@@ -24,6 +24,9 @@ func Check(history []Op) error {
 	if err != nil {
 		return err
 	}
+	if err := checkBounds(history, jobs); err != nil {
+		return err // sooner than a search finds it
+	}
 	for _, f := range familiesOf(jobs) {
 		f.collect(history)
 		if err := f.check(); err != nil {
@@ -39,28 +42,30 @@ type life struct {
 	ops []*Op // that name the job
 }
 
-// family is jobs that are checked together: those of a limited key, or one that has none.
+// family is jobs that are checked together: those of a limited key, those of a group with those that wait for it, or
+// one alone.
 type family struct {
 	jobs []*life
 	all  []input // the commands that name the jobs, and those that may have been about them
 }
 
 func (f *family) name() string {
-	if put := f.jobs[0].put; put.Limited == "" {
+	put := f.jobs[0].put
+	if put.family() == "" {
 		return fmt.Sprintf("job %d", put.ID)
 	}
 	ids := make([]uint64, len(f.jobs))
 	for i, l := range f.jobs {
 		ids[i] = l.put.ID
 	}
-	return fmt.Sprintf("jobs %d, of the limited key %s", ids, f.jobs[0].put.Limited)
+	return fmt.Sprintf("jobs %d, of the %s", ids, put.family())
 }
 
-// familiesOf puts the jobs of each limited key together.
+// familiesOf puts the jobs of each limited key, and of each group, together.
 func familiesOf(jobs []*life) (families []*family) {
 	ofKey := map[string]*family{}
 	for _, l := range jobs {
-		key := l.put.Limited
+		key := l.put.family()
 		if f := ofKey[key]; f != nil && key != "" {
 			f.jobs = append(f.jobs, l)
 			continue
@@ -73,8 +78,8 @@ func familiesOf(jobs []*life) (families []*family) {
 }
 
 // jobsOf finds out which command was about which job, and compares what never changes. The
-// jobs are in the order of their ids. Behind them come jobs with limited keys whose puts had
-// no reply and that nobody has seen: they may have been reserved.
+// jobs are in the order of their ids. Behind them come jobs of families whose puts had no reply and that nobody has
+// seen: they may have been reserved, or have kept others back.
 func jobsOf(history []Op) ([]*life, error) {
 	puts := map[int]*Op{}    // by number: one that may have made the job
 	tries := map[int][]*Op{} // by number: all that may have
@@ -150,7 +155,7 @@ func jobsOf(history []Op) ([]*life, error) {
 	}
 	lives := slices.SortedFunc(maps.Values(jobs), func(a, b *life) int { return cmp.Compare(a.put.ID, b.put.ID) })
 	for _, number := range slices.Sorted(maps.Keys(puts)) {
-		if put := puts[number]; put.ID == 0 && put.Limited != "" && !put.refusedPut() {
+		if put := puts[number]; put.ID == 0 && put.family() != "" && !put.refusedPut() {
 			lives = append(lives, &life{put: put, ops: tries[number]})
 		}
 	}

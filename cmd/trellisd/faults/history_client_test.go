@@ -40,6 +40,8 @@ type Client struct {
 	leaves bool            // it half-closes behind these
 	limit  uint32          // attempts after which jobs of the tube are dead letters; 0 is never
 	linger time.Duration   // for which jobs stay reserved whose worker has lost its connection; 0 is not at all
+	bounds Bounds          // of the tube
+	late   bool            // nobody else does anything, and all that was due has happened
 	turn   int             // index of the address to try next, modulo their number
 
 	conn    net.Conn // nil if there is none
@@ -192,6 +194,15 @@ func (c *Client) Put(pri, delay uint32, size int) (uint64, error) {
 	return c.put(Op{Pri: pri, Delay: delay}, size, "")
 }
 
+// PutGrouped puts a job that is a member of the group of that number, or that waits until none of these is left.
+func (c *Client) PutGrouped(group int, waits bool, pri, delay uint32, size int) (uint64, error) {
+	name := fmt.Sprintf("%s-%d", c.rec.name, group)
+	if waits {
+		return c.put(Op{After: name, Pri: pri, Delay: delay}, size, " aft:"+name)
+	}
+	return c.put(Op{Group: name, Pri: pri, Delay: delay}, size, " grp:"+name)
+}
+
 // PutLimited puts a job with a limited key: at most so many jobs of that number are reserved
 // in a tube at a time when this one is.
 func (c *Client) PutLimited(key int, most, pri, delay uint32, size int) (uint64, error) {
@@ -201,7 +212,7 @@ func (c *Client) PutLimited(key int, most, pri, delay uint32, size int) (uint64,
 
 func (c *Client) put(o Op, size int, tags string) (uint64, error) {
 	n := c.rec.number()
-	o.Linger = c.linger
+	o.Linger, o.Bounds = c.linger, c.bounds
 	o.Verb, o.Number, o.Limit, o.TTR, o.Body = Put, n, c.limit, longTTR+uint32(n%100), bodyOf(n, size)
 	o, err := c.do(o, fmt.Sprintf("put %d %d %d %d%s\r\n%s", o.Pri, o.Delay, o.TTR, len(o.Body), tags, o.Body))
 	return o.ID, err
@@ -265,16 +276,30 @@ func (c *Client) SetDeadLetters(ctx context.Context, limit uint32) error {
 	return err
 }
 
-// Linger has jobs of the tube linger. It tries again while a member cannot read that, or there is no room for it. That is
-// no part of the history, as SetDeadLetters is none.
+// Linger has jobs of the tube linger.
 func (c *Client) Linger(ctx context.Context, d time.Duration) error {
+	c.linger = d
+	return c.set(ctx, fmt.Sprintf("linger=%d", d/time.Second))
+}
+
+// Bound has the jobs of the tube be worked on within bounds.
+func (c *Client) Bound(ctx context.Context, b Bounds) error {
+	c.bounds = b
+	if b.Apart == 0 {
+		return c.set(ctx, fmt.Sprintf("max-reserved=%d rate=0", b.Reserved))
+	}
+	return c.set(ctx, fmt.Sprintf("max-reserved=%d rate=1/%d burst=1", b.Reserved, b.Apart/time.Second))
+}
+
+// set changes the tube's setting. It tries again while a member cannot read that, or there is no room for it. That is
+// no part of the history, as SetDeadLetters is none.
+func (c *Client) set(ctx context.Context, pairs string) error {
 	for ctx.Err() == nil {
-		reply, err := c.ask(ctx, fmt.Sprintf("set-tube %s linger=%d", c.tube, d/time.Second))
+		reply, err := c.ask(ctx, fmt.Sprintf("set-tube %s %s", c.tube, pairs))
 		switch {
 		case err != nil:
 			return err
 		case reply == "TUBE_SET":
-			c.linger = d
 			return nil
 		case reply != "OUT_OF_MEMORY":
 			return fmt.Errorf("the reply to set-tube is %q", reply)
@@ -349,11 +374,15 @@ func (c *Client) exchange(command string) (reply string, wrong, err error) {
 // longTTR, in seconds, does not end during a test.
 const longTTR = 100_000
 
-// PutBrief puts a job that may be worked on for this time only.
-func (c *Client) PutBrief(ttr time.Duration, size int) (uint64, error) {
+// PutBrief puts a job that may be worked on for this time only, and that expires, unless that is 0.
+func (c *Client) PutBrief(ttr, expires time.Duration, size int) (uint64, error) {
 	n := c.rec.number()
-	o := Op{Verb: Put, Number: n, TTR: uint32(ttr.Seconds()), Body: bodyOf(n, size)}
-	o, err := c.do(o, fmt.Sprintf("put 0 0 %d %d\r\n%s", o.TTR, len(o.Body), o.Body))
+	o := Op{Verb: Put, Number: n, TTR: uint32(ttr.Seconds()), Expires: expires, Body: bodyOf(n, size)}
+	tag := ""
+	if expires > 0 {
+		tag = fmt.Sprintf(" exp:%d", expires/time.Second)
+	}
+	o, err := c.do(o, fmt.Sprintf("put 0 0 %d %d%s\r\n%s", o.TTR, len(o.Body), tag, o.Body))
 	return o.ID, err
 }
 
@@ -418,6 +447,32 @@ func (c *Client) ReserveBatch() (ids []uint64, err error) {
 	return ids, wrong
 }
 
+// flood has the client look at a job so often, all in one write, and not read for a while. That is no part of the
+// history.
+func (c *Client) flood(id uint64, times int, dozes time.Duration) error {
+	if c.conn == nil {
+		return ErrLost
+	}
+	called := c.rec.now()
+	err := c.conn.SetDeadline(time.Now().Add(dozes + c.waits))
+	if err == nil {
+		_, err = io.WriteString(c.conn, strings.Repeat(fmt.Sprintf("%s %d\r\n", Peek, id), times))
+	}
+	time.Sleep(dozes)
+	for i := 0; i < times && err == nil; i++ {
+		var wrong error
+		if wrong, err = c.read(&Op{Verb: Peek, ID: id}); wrong != nil {
+			return wrong
+		}
+	}
+	if err != nil {
+		c.lose(err)
+		return ErrLost
+	}
+	c.alive = called
+	return nil
+}
+
 // Release releases a job, without a delay or with one that does not end during a test.
 func (c *Client) Release(id uint64, pri, delay uint32) error {
 	_, err := c.do(Op{Verb: Release, ID: id, Pri: pri, Delay: delay}, fmt.Sprintf("release %d %d %d", id, pri, delay))
@@ -458,8 +513,9 @@ func (c *Client) doAll(ops []Op, text string) error {
 	called := c.rec.now()
 	limit := c.waits
 	for i := range ops {
-		ops[i].Session, ops[i].Tube, ops[i].Call, ops[i].Return = c.session, c.tube, called, never
-		limit += ops[i].Wait
+		o := &ops[i]
+		o.Session, o.Tube, o.Call, o.Return, o.Late = c.session, c.tube, called, never, c.late
+		limit += o.Wait
 	}
 	limit += c.dozes
 	err := c.conn.SetDeadline(time.Now().Add(limit))

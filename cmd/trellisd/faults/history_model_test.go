@@ -18,10 +18,11 @@ const (
 	delayed
 	buried
 	gone // deleted
+	held // until its group is complete
 )
 
 func (p phase) String() string {
-	return [...]string{"unborn", "ready", "reserved", "delayed", "buried", "gone"}[p]
+	return [...]string{"unborn", "ready", "reserved", "delayed", "buried", "gone", "delayed"}[p]
 }
 
 // state is a job's state in the model.
@@ -32,13 +33,23 @@ type state struct {
 	releases, buries, kicks uint32
 	home, tube              string // the tube that it was put into, and the one that it is in
 	limit, attempts         uint32 // attempts that make it a dead letter at home, 0 for none, and those so far
-	most                    uint32 // jobs of its limited key in its tube that are reserved at a time; 0 if it has no such key
+	most                    uint32 // jobs of its limited key in its tube that are reserved at a time; 0 is without
+	member                  bool   // of the family's group
+	fires                   bool   // of a held job: its group was complete since it is
+	bounded                 bool   // its tube has bounds
 
 	ttr    time.Duration // to run; 0 if it does not end during a test
 	linger time.Duration // how long it stays reserved whose worker has lost its connection; 0 if it does not
 	untold bool          // its holder may not have been told of it
 	due    int64         // when its time to run, or an orphan's time, ends, at the earliest
-	now    int64         // the end of the last time to run that has ended: no earlier command follows
+	expiry int64         // when it expires, at the earliest; 0 is never
+	now    int64         // the end of the last time that has ended: no earlier command follows
+}
+
+// others are what the other jobs of a family let one do.
+type others struct {
+	open     bool // its limited key lets it be reserved
+	complete bool // its group is complete
 }
 
 // states are those of the jobs of a family, in its order.
@@ -81,44 +92,100 @@ func model(jobs int) porcupine.Model {
 }
 
 // step returns the states in which the jobs may be after a command. There are none if the
-// command cannot have had its reply in ss. Times to run that may have ended before the command was
-// executed have ended, or not.
+// command cannot have had its reply in ss. What happens by itself has happened before, or not.
 func (ss states) step(in input) (next []states) {
 	for _, s := range ss {
 		if in.Return < s.now {
 			return nil
 		}
 	}
-	next = ss.stepNow(in)
-	for i, s := range ss {
-		if s.phase == reserved && s.due > 0 && in.Return >= s.due {
-			s.phase, s.holder, s.due, s.now = ready, 0, 0, s.due
-			next = append(next, ss.with(i, s).stepNow(in)...)
+	all := []states{ss}
+	for i := 0; i < len(all); i++ {
+		for job, s := range all[i] {
+			if n, ok := s.alone(in.Op); ok {
+				all = append(all, all[i].with(job, n))
+			}
+		}
+	}
+	for _, before := range all {
+		if in.Late && before.isUnsettled() {
+			continue
+		}
+		for _, after := range before.stepNow(in) {
+			next = append(next, after.marked())
 		}
 	}
 	return next
 }
 
-// stepNow is step if no more times to run have ended.
+// alone returns what becomes of a job by itself, before a command is executed at the latest; ok is false if that is
+// nothing.
+func (s state) alone(o *Op) (next state, ok bool) {
+	switch {
+	case s.phase == reserved && s.due > 0 && o.Return >= s.due:
+		s.phase, s.holder, s.due, s.now = ready, 0, 0, s.due
+	case s.expires() && o.Return >= s.expiry:
+		s = state{phase: gone, now: s.expiry}
+	case s.phase == held && s.fires:
+		s = s.queued(s.pri, s.delay)
+	default:
+		return s, false
+	}
+	return s, true
+}
+
+// expires reports whether a job expires that is as it is. One that was kicked never does.
+func (s state) expires() bool {
+	return s.expiry > 0 && s.kicks == 0 && (s.phase == ready || s.phase == delayed)
+}
+
+// isUnsettled reports whether something happens by itself, if there is time enough.
+func (ss states) isUnsettled() bool {
+	return slices.ContainsFunc(ss, func(s state) bool {
+		return s.expires() || s.phase == held && ss.complete()
+	})
+}
+
+// marked notes that held jobs may be ready whose group is complete.
+func (ss states) marked() states {
+	if !ss.complete() {
+		return ss
+	}
+	for i, s := range ss {
+		if s.phase == held && !s.fires {
+			s.fires = true
+			ss = ss.with(i, s)
+		}
+	}
+	return ss
+}
+
+// stepNow is step if nothing more happens by itself.
 func (ss states) stepNow(in input) []states {
 	if in.job != anyJob {
 		var next []states
-		for _, n := range ss[in.job].step(in.Op, ss.open(in.job)) {
+		for _, n := range ss[in.job].step(in.Op, ss.others(in.job)) {
 			next = append(next, ss.with(in.job, n))
 		}
 		return next
 	}
 	next := []states{ss} // nothing was done
 	for i, s := range ss {
-		done, ok := s.do(in.Op, ss.open(i))
-		if ok && refused(in.Op) {
+		done, ok := s.do(in.Op, ss.others(i))
+		switch {
+		case ok && s.mayBeKeptBack(in.Op):
+		case ok && refused(in.Op):
 			return nil
-		}
-		if ok {
+		case ok:
 			next = append(next, ss.with(i, done))
 		}
 	}
 	return next
+}
+
+// mayBeKeptBack reports whether the bounds of the job's tube may be why nothing was reserved.
+func (s state) mayBeKeptBack(o *Op) bool {
+	return s.bounded && !o.Late && refused(o) && (o.Verb == Reserve || o.Verb == ReserveJob)
 }
 
 func (ss states) with(job int, s state) states {
@@ -127,8 +194,8 @@ func (ss states) with(job int, s state) states {
 	return next
 }
 
-// open reports whether the limited key of a job lets it be reserved.
-func (ss states) open(job int) bool {
+// others are what the others let a job do.
+func (ss states) others(job int) others {
 	s := ss[job]
 	held := uint32(0)
 	for _, o := range ss {
@@ -136,12 +203,16 @@ func (ss states) open(job int) bool {
 			held++
 		}
 	}
-	return s.most == 0 || held < s.most
+	return others{open: s.most == 0 || held < s.most, complete: ss.complete()}
 }
 
-// step returns the states in which a job may be after a command that is about it. open tells
-// whether its limited key lets it be reserved.
-func (s state) step(o *Op, open bool) []state {
+// complete reports whether no member of the group is left.
+func (ss states) complete() bool {
+	return !slices.ContainsFunc(ss, func(s state) bool { return s.member && s.phase != unborn && s.phase != gone })
+}
+
+// step returns the states in which a job may be after a command that is about it.
+func (s state) step(o *Op, by others) []state {
 	if o.Found != "" {
 		if s.phase == unborn || !strings.EqualFold(o.Found, s.phase.String()) && (s.phase != gone || o.Found != "DELETED") {
 			return nil
@@ -151,8 +222,10 @@ func (s state) step(o *Op, open bool) []state {
 	if o.Verb == end {
 		return s.ends(o)
 	}
-	done, ok := s.do(o, open)
+	done, ok := s.do(o, by)
 	switch {
+	case ok && s.mayBeKeptBack(o):
+		done = s
 	case o.Reply == "":
 		if ok && done != s {
 			return []state{s, done}
@@ -175,9 +248,8 @@ func refused(o *Op) bool {
 	return o.Reply == "NOT_FOUND" || o.Reply == "TIMED_OUT" || o.Reply == "DEADLINE_SOON"
 }
 
-// do is what a command does to the job, and whether it does something, or finds it. open tells
-// whether the job's limited key lets it be reserved.
-func (s state) do(o *Op, open bool) (state, bool) {
+// do is what a command does to the job, and whether it does something, or finds it.
+func (s state) do(o *Op, by others) (state, bool) {
 	own := s.phase == reserved && s.holder == o.Session
 	works := own || s.phase == reserved && s.holder == nobody
 	alive := s.phase != unborn && s.phase != gone
@@ -185,14 +257,22 @@ func (s state) do(o *Op, open bool) (state, bool) {
 	case Put:
 		ok := s.phase == unborn
 		s.home, s.tube, s.limit, s.most, s.linger = o.Tube, o.Tube, o.Limit, o.Most, o.Linger
+		s.member, s.bounded = o.Group != "", o.Bounds.bounded()
 		if o.TTR < longTTR {
 			s.ttr = time.Duration(o.TTR) * time.Second
 		}
-		return s.queued(o.Pri, o.Delay), ok
+		if o.Expires > 0 {
+			s.expiry = o.Call + int64(o.Expires)
+		}
+		s = s.queued(o.Pri, o.Delay)
+		if o.After != "" && !by.complete {
+			s.phase = held
+		}
+		return s, ok
 	case Reserve:
-		return s.held(o), open && s.phase == ready && s.tube == o.Tube
+		return s.taken(o), by.open && s.phase == ready && s.tube == o.Tube
 	case ReserveJob:
-		return s.held(o), open && alive && (s.phase != reserved || s.holder == nobody)
+		return s.taken(o), by.open && alive && s.phase != held && (s.phase != reserved || s.holder == nobody)
 	case Release:
 		s.releases++
 		s.attempts++
@@ -210,9 +290,9 @@ func (s state) do(o *Op, open bool) (state, bool) {
 		s.holder, s.untold = o.Session, false
 		return s.renewed(o), works
 	case KickJob:
-		ok := s.phase == buried || s.phase == delayed
+		ok := s.phase == buried || s.phase == delayed || s.phase == held
 		s.kicks++
-		s.phase, s.attempts = ready, 0
+		s.phase, s.attempts, s.fires = ready, 0, false
 		return s, ok
 	case MoveJob:
 		ok := alive && (s.phase != reserved || own)
@@ -236,7 +316,7 @@ func (s state) do(o *Op, open bool) (state, bool) {
 	case PeekReady:
 		return s, s.phase == ready && s.tube == o.Tube
 	case PeekDelayed:
-		return s, s.phase == delayed && s.tube == o.Tube
+		return s, (s.phase == delayed || s.phase == held) && s.tube == o.Tube
 	case PeekBuried:
 		return s, s.phase == buried && s.tube == o.Tube
 	case end:
@@ -266,14 +346,14 @@ func (s state) ends(o *Op) []state {
 }
 
 func (s state) queued(pri, delay uint32) state {
-	s.phase, s.holder, s.due, s.pri, s.delay = ready, 0, 0, pri, delay
+	s.phase, s.holder, s.due, s.pri, s.delay, s.fires = ready, 0, 0, pri, delay, false
 	if delay > 0 {
 		s.phase = delayed
 	}
 	return s
 }
 
-func (s state) held(o *Op) state {
+func (s state) taken(o *Op) state {
 	s.phase, s.holder, s.untold = reserved, o.Session, o.Verb == Reserve && o.Reply == ""
 	return s.renewed(o)
 }

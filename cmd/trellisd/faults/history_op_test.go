@@ -31,6 +31,9 @@ const (
 	// end is no command: the server has ended a session at some time, and with it its
 	// reservations.
 	end Verb = "end of session"
+
+	// serves is no command, either: another server begins to serve, which knows what is on record.
+	serves Verb = "another server"
 )
 
 // ofTube reports whether a command does not name its job.
@@ -53,8 +56,14 @@ type Op struct {
 	Limit   uint32 // of a put: attempts after which the job is a dead letter; 0 is never
 	Limited string // of a put: the limited key; "" if the job has none
 	Most    uint32 // of a put with a limited key: jobs of the key in its tube that are reserved at a time
+	Group   string // of a put: the group that the job is a member of; "" for none
+	After   string // of a put: the group that has to be complete before the job is ready; "" for none
 
-	Linger time.Duration // of a put: how long the job stays reserved whose worker has lost its connection; 0 is not at all
+	Linger  time.Duration // of a put: how long the job stays reserved whose worker has gone; 0 is not at all
+	Expires time.Duration // of a put: after which the job is not begun any more; 0 is never
+	Bounds  Bounds        // of a put: those of its tube
+
+	Late bool // nobody else does anything, and all that was due has happened
 
 	Pri, Delay, TTR uint32 // of put; pri and delay of release; pri of bury. Seconds
 	Body            string // of put, as sent; of reserve and peek, as received
@@ -66,6 +75,28 @@ type Op struct {
 	Wait time.Duration // of reserve: for a job
 
 	Call, Return int64 // nanoseconds of one clock for the whole history; never if Reply is ""
+}
+
+// Bounds are how many jobs of a tube clients may work on.
+type Bounds struct {
+	Reserved int           // at a time; 0 is any number
+	Apart    time.Duration // between two that begin; 0 is none
+}
+
+// bounded reports whether a ready job may be kept back although the model does not see why.
+func (b Bounds) bounded() bool { return b != Bounds{} }
+
+// family names the jobs with which the job of a put is checked, "" if it is alone.
+func (o *Op) family() string {
+	switch {
+	case o.Group != "":
+		return "group " + o.Group
+	case o.After != "":
+		return "group " + o.After
+	case o.Limited != "":
+		return "limited key " + o.Limited
+	}
+	return ""
 }
 
 // Stats are the fields of a job that outlive a change of leader, and its state.
@@ -86,6 +117,15 @@ func (o *Op) String() string {
 		}
 		if o.Limited != "" {
 			fmt.Fprintf(&s, " of which %d with the key %s are reserved at a time", o.Most, o.Limited)
+		}
+		if o.Group != "" {
+			s.WriteString(" of the group " + o.Group)
+		}
+		if o.After != "" {
+			s.WriteString(" behind the group " + o.After)
+		}
+		if o.Expires > 0 {
+			fmt.Fprintf(&s, " that expires after %v", o.Expires)
 		}
 	case Release:
 		fmt.Fprintf(&s, " %d (pri %d, delay %d)", o.ID, o.Pri, o.Delay)

@@ -86,6 +86,12 @@ func (r *Recorder) Await(ctx context.Context, n int) error {
 	}
 }
 
+// Serves notes that another server begins to serve.
+func (r *Recorder) Serves() {
+	now := r.now()
+	r.add(Op{Verb: serves, Call: now, Return: now})
+}
+
 func (r *Recorder) session() int { return int(r.sessions.Add(1)) }
 
 func (r *Recorder) number() int { return int(r.numbers.Add(1)) }

@@ -13,10 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Workload has clients use some tubes of a cluster with all commands that the model knows.
-// The first of Tubes has dead letters, and its jobs are moved, and flushed now and then. In the second
-// some jobs have unique keys. In both some jobs have limited keys. In the third jobs may be worked on
-// for some seconds only. In the fourth they linger, and clients go on with what they held. Then it begins again.
+// Workload has clients use some tubes of a cluster with all commands that the model knows. They use each of Tubes in
+// another way, and of more than there are ways the next one in the first way again.
 type Workload struct {
 	Recorder *Recorder
 	Tubes    []string
@@ -34,34 +32,47 @@ type Workload struct {
 
 // pool is what the clients of a tube know of its jobs.
 type pool struct {
-	tube  string
-	keyed bool // the tube's jobs have keys
-	dead  bool // they may become dead letters
-
-	lingers bool // jobs stay reserved when their workers have lost their connections
+	tube string
+	way  way
 
 	mu   sync.Mutex
 	ids  []uint64 // guarded by mu; of jobs that may be there
 	all  []uint64 // guarded by mu; that were ever there
 	keys []int    // guarded by mu; numbers of puts with unique keys
 
-	limited int // guarded by mu; number of the last limited key
-	sharing int // guarded by mu; jobs that it was given to
+	limited, grouped kin // guarded by mu
 }
 
-// keySize is how many jobs share a limited key. They are checked together, and more would
-// take long.
-const keySize = 3
+// way is how the clients of a tube use it.
+type way uint8
 
-// anyLimited is the number of the limited key for another job.
-func (p *pool) anyLimited(fresh func() int) int {
+const (
+	withDeadLetters way = iota // jobs become dead letters, are moved, and flushed at times; some are of families
+	withKeys                   // some jobs have unique keys; some are of families
+	withBriefTimes             // jobs may be worked on for some seconds only, and some expire
+	withLinger                 // jobs linger, and clients go on with what they held
+	withBounds                 // so many jobs are worked on
+	ways
+)
+
+// hasFamilies reports whether jobs have limited keys and groups.
+func (w way) hasFamilies() bool { return w == withDeadLetters || w == withKeys }
+
+// kin is the last family of a kind.
+type kin struct{ number, jobs int }
+
+// maxKin is how many jobs there are in a family. They are checked together, and more would take long.
+const maxKin = 3
+
+// another is the number of the family of another job.
+func (p *pool) another(k *kin, fresh func() int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.limited == 0 || p.sharing == keySize {
-		p.limited, p.sharing = fresh(), 0
+	if k.number == 0 || k.jobs == maxKin {
+		*k = kin{number: fresh()}
 	}
-	p.sharing++
-	return p.limited
+	k.jobs++
+	return k.number
 }
 
 // anyKey is the number of a put with a key: one that was used, or fresh.
@@ -121,36 +132,21 @@ func (w *Workload) Run(ctx context.Context) error {
 	w.pools = map[string]*pool{}
 	var all errgroup.Group
 	for n, tube := range w.Tubes {
-		p := &pool{tube: tube, dead: n%4 == 0, keyed: n%4 == 1, lingers: n%4 == 3}
+		p := &pool{tube: tube, way: way(n) % ways}
 		w.pools[tube] = p
 		for i := range w.Clients {
 			all.Go(func() error {
 				c := w.Recorder.NewClient(tube, w.Addrs)
-				if p.dead {
-					err := c.SetDeadLetters(ctx, attempts)
-					for w.Full && errors.Is(err, ErrNoRoom) {
-						time.Sleep(w.Recorder.Pause)
-						err = c.SetDeadLetters(ctx, attempts)
+				if err := w.prepare(ctx, c, p.way, n); err != nil {
+					if ctx.Err() != nil {
+						return nil
 					}
-					if err != nil {
-						if ctx.Err() != nil {
-							return nil
-						}
-						return err
-					}
-				}
-				if p.lingers {
-					if err := c.Linger(ctx, lingerTime); err != nil {
-						if ctx.Err() != nil {
-							return nil
-						}
-						return err
-					}
+					return err
 				}
 				c.rests = w.Rest
 				if i%2 == 1 {
 					c.waits = patient
-					if p.dead || p.keyed || p.lingers {
+					if p.way != withBriefTimes {
 						c.rests = max(c.rests, time.Second)
 					}
 				}
@@ -161,8 +157,35 @@ func (w *Workload) Run(ctx context.Context) error {
 	return all.Wait()
 }
 
-// lingerTime is how long jobs linger in some tubes.
-const lingerTime = 4 * time.Second
+// prepare makes the setting of the tube with that number in the list.
+func (w *Workload) prepare(ctx context.Context, c *Client, way way, tube int) error {
+	switch way {
+	case withDeadLetters:
+		err := c.SetDeadLetters(ctx, attempts)
+		for w.Full && errors.Is(err, ErrNoRoom) {
+			time.Sleep(w.Recorder.Pause)
+			err = c.SetDeadLetters(ctx, attempts)
+		}
+		return err
+	case withLinger:
+		return c.Linger(ctx, lingerTime)
+	case withBounds:
+		if tube/int(ways)%2 == 0 {
+			return c.Bound(ctx, Bounds{Reserved: 1})
+		}
+		return c.Bound(ctx, Bounds{Apart: apartTime})
+	}
+	return nil
+}
+
+const (
+	// lingerTime is how long jobs linger in some tubes.
+	lingerTime = 4 * time.Second
+	// apartTime is how far apart jobs begin in some tubes.
+	apartTime = 3 * time.Second
+	// expiryTime is after which some jobs are not begun any more.
+	expiryTime = 2 * time.Second
+)
 
 // attempts is how many failed reservations make a job a dead letter.
 const attempts = 2
@@ -200,7 +223,7 @@ func (w *Workload) client(ctx context.Context, c *Client, p *pool, rng *rand.Ran
 func (w *Workload) command(c *Client, p *pool, rng *rand.Rand) error {
 	if held := c.Holds(); len(held) > 0 && (len(held) > 3 || rng.IntN(2) == 0) {
 		id := held[rng.IntN(len(held))]
-		if w.Waits && (!w.Recorded || p.dead || p.keyed) && rng.IntN(2) == 0 {
+		if w.Waits && (!w.Recorded || p.way.hasFamilies()) && rng.IntN(2) == 0 {
 			return w.finishAndReserve(c, p, id, rng)
 		}
 		return finish(c, p, id, rng)
@@ -212,11 +235,13 @@ func (w *Workload) command(c *Client, p *pool, rng *rand.Rand) error {
 	}
 	kind := rng.IntN(100)
 	if w.Waits && kind < 4 {
-		if id := p.any(rng); id != 0 {
+		if id := p.any(rng); id != 0 && !w.Recorded && kind == 0 {
+			return c.flood(id, 40, time.Duration(rng.Int64N(int64(2*time.Second))))
+		} else if id != 0 {
 			return stare(c, id, rng)
 		}
 	}
-	if p.keyed && kind < 20 {
+	if p.way == withKeys && kind < 20 {
 		number := p.anyKey(rng, w.Recorder.number)
 		id, err := c.PutKeyed(number, number%200)
 		if err == nil && id != 0 {
@@ -225,21 +250,13 @@ func (w *Workload) command(c *Client, p *pool, rng *rand.Rand) error {
 		return err
 	}
 	if p.size() < w.Jobs && kind < 40 {
-		var id uint64
-		var err error
-		if !p.dead && !p.keyed && !p.lingers {
-			id, err = c.PutBrief(briefTTR*time.Duration(1+rng.IntN(2)), w.size(rng))
-		} else if !p.lingers && rng.IntN(3) == 0 {
-			id, err = c.PutLimited(p.anyLimited(w.Recorder.number), 1+rng.Uint32N(5)/4, rng.Uint32N(10), anyDelay(rng), rng.IntN(200))
-		} else {
-			id, err = c.Put(rng.Uint32N(10), anyDelay(rng), rng.IntN(200))
-		}
+		id, err := w.put(c, p, rng)
 		if err == nil && id != 0 {
 			p.add(id)
 		}
 		return err
 	}
-	if w.Waits && !p.dead && !p.keyed && kind >= 45 && kind < 55 {
+	if w.Waits && !p.way.hasFamilies() && kind >= 45 && kind < 55 {
 		ids, err := c.ReserveBatch()
 		for _, id := range ids {
 			p.add(id)
@@ -264,14 +281,14 @@ func (w *Workload) command(c *Client, p *pool, rng *rand.Rand) error {
 	switch {
 	case id == 0:
 		return nil
-	case p.dead && kind < 70:
+	case p.way == withDeadLetters && kind < 70:
 		return c.Move(id, p.anyTube(rng))
-	case p.dead && kind == 99 && rng.IntN(3) == 0:
+	case p.way == withDeadLetters && kind == 99 && rng.IntN(3) == 0:
 		p.clear()
 		return c.Flush()
 	}
 	verb := []Verb{StatsJob, Peek, KickJob, ReserveJob, Delete, KickJob, StatsJob}[rng.IntN(7)]
-	if p.lingers && (verb == ReserveJob || verb == Delete) {
+	if p.way == withLinger && (verb == ReserveJob || verb == Delete) {
 		verb = StatsJob // only its worker names a job: who does is taken for it while nobody hears of that one
 	}
 	o, err := c.Job(verb, id)
@@ -279,6 +296,27 @@ func (w *Workload) command(c *Client, p *pool, rng *rand.Rand) error {
 		p.remove(id)
 	}
 	return err
+}
+
+// put puts a job as clients of the tube do.
+func (w *Workload) put(c *Client, p *pool, rng *rand.Rand) (id uint64, err error) {
+	pri, delay := rng.Uint32N(10), anyDelay(rng)
+	switch kind := rng.IntN(6); {
+	case p.way == withBriefTimes:
+		expires := time.Duration(0)
+		if kind == 0 {
+			expires = expiryTime
+		}
+		ttr := []time.Duration{briefTTR, 2 * briefTTR, longTTR * time.Second}[rng.IntN(3)]
+		return c.PutBrief(ttr, expires, w.size(rng))
+	case p.way.hasFamilies() && kind < 2:
+		number := p.another(&p.limited, w.Recorder.number)
+		return c.PutLimited(number, 1+rng.Uint32N(5)/4, pri, delay, rng.IntN(200))
+	case p.way.hasFamilies() && kind < 4:
+		number := p.another(&p.grouped, w.Recorder.number)
+		return c.PutGrouped(number, rng.IntN(3) == 0, pri, delay, rng.IntN(200))
+	}
+	return c.Put(pri, delay, rng.IntN(200))
 }
 
 // size is that of a small body, mostly; of clients that do not send one command after the other it is now and then more
@@ -331,7 +369,7 @@ func (p *pool) anyTube(rng *rand.Rand) string {
 
 // finish does something to a job that the client holds.
 func finish(c *Client, p *pool, id uint64, rng *rand.Rand) error {
-	if p.dead && rng.IntN(6) == 0 {
+	if p.way == withDeadLetters && rng.IntN(6) == 0 {
 		return c.Move(id, p.anyTube(rng))
 	}
 	switch rng.IntN(4) {
@@ -359,14 +397,15 @@ func anyDelay(rng *rand.Rand) uint32 {
 }
 
 // Audit is the last part of a history. It looks at every job that was ever known, so that one
-// that was acknowledged and lost is noticed. Then it reserves and deletes what is ready, so
-// that a job is noticed that its limited key keeps back although nothing is reserved any more,
-// and deletes the rest. It needs a cluster that serves, or comes to do so before ctx ends.
+// that was acknowledged and lost is noticed, and one that should have expired. Then it reserves and deletes what is
+// ready, so that a job is noticed that its limited key keeps back although nothing is reserved any more, or its group
+// although that is complete, and deletes the rest. It needs a cluster that serves, or comes to do so before ctx ends.
 func (w *Workload) Audit(ctx context.Context) error {
+	time.Sleep(2 * expiryTime) // by the clock of a server, which may be slow
 	for _, tube := range w.Tubes {
 		p := w.pools[tube]
 		tubes := []string{tube}
-		if p.dead {
+		if p.way == withDeadLetters {
 			tubes = append(tubes, DeadTube(tube))
 		}
 		for _, tube := range tubes {
@@ -385,6 +424,12 @@ func (w *Workload) audit(ctx context.Context, c *Client, p *pool) error {
 	if err := c.AwaitUnreserved(ctx); err != nil {
 		return err
 	}
+	if p.way == withBounds { // which would take long
+		if err := c.Bound(ctx, Bounds{Reserved: 1}); err != nil {
+			return err
+		}
+	}
+	c.late = true
 	for _, verb := range []Verb{StatsJob, Peek} {
 		for _, id := range p.all {
 			if err := c.again(ctx, func() error { _, err := c.Job(verb, id); return err }); err != nil {

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,7 @@ import (
 //	1 put 7 10-20 INSERTED pri=3
 //
 // session, verb, id, time of call and return (open: no reply), reply, fields. Puts with the
-// same key are those of one number.
+// same key are those of one number. The line "another server 100" says when another server begins to serve.
 func script(t *testing.T, text string) []Op {
 	t.Helper()
 	var h []Op
@@ -20,6 +21,14 @@ func script(t *testing.T, text string) []Op {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if len(f) == 0 {
+			continue
+		}
+		if f[0]+" "+f[1] == string(serves) {
+			at, err := strconv.ParseInt(f[2], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h = append(h, Op{Verb: serves, Call: at, Return: at})
 			continue
 		}
 		o := Op{Verb: Verb(f[1]), Tube: "t", TTR: 1000}
@@ -84,6 +93,28 @@ func script(t *testing.T, text string) []Op {
 				o.Wait = d
 			case key == "limited":
 				o.Limited = value
+			case key == "group":
+				o.Group = value
+			case key == "after":
+				o.After = value
+			case key == "late":
+				o.Late = true
+			case key == "expires", key == "apart":
+				ns, err := strconv.Atoi(value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if key == "apart" {
+					o.Bounds.Apart = time.Duration(ns)
+				} else {
+					o.Expires = time.Duration(ns)
+				}
+			case key == "reserved":
+				n, err := strconv.Atoi(value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.Bounds.Reserved = n
 			case o.Stats == nil:
 				set(t, value, map[string]*uint32{"pri": &o.Pri, "delay": &o.Delay, "ttr": &o.TTR, "limit": &o.Limit, "most": &o.Most}[key])
 			case key == "state":
@@ -288,6 +319,82 @@ func TestHistoriesThatCanBeAreAccepted(t *testing.T) {
 		"what is read in another tube": `
 			1 put 7 10-20 INSERTED
 			2 reserve 0 30-31 TIMED_OUT tube=u`,
+		"a job that waits for its group": `
+			1 put 7 10-20 INSERTED group=g
+			1 put 8 21-22 INSERTED after=g
+			2 stats-job 8 23-24 OK state=delayed
+			2 peek-delayed 8 25-26 FOUND
+			2 reserve-job 8 27-28 NOT_FOUND
+			1 reserve 7 30-31 RESERVED
+			2 reserve 0 32-33 TIMED_OUT
+			1 bury 7 34-35 BURIED
+			2 reserve 0 36-37 TIMED_OUT
+			1 delete 7 40-41 DELETED
+			2 reserve 8 42-43 RESERVED late`,
+		"a job that waits and is fired a bit later": `
+			1 put 7 10-20 INSERTED group=g
+			1 put 8 21-22 INSERTED after=g
+			1 delete 7 40-41 DELETED
+			1 put 9 42-43 INSERTED group=g
+			2 stats-job 8 44-45 OK state=delayed
+			2 reserve 9 46-47 RESERVED
+			2 reserve 8 48-49 RESERVED`,
+		"a job that waits for its group, and is kicked": `
+			1 put 7 10-20 INSERTED group=g
+			1 put 8 21-22 INSERTED after=g
+			1 reserve 7 30-31 RESERVED
+			2 kick-job 8 32-33 KICKED
+			2 reserve 8 34-35 RESERVED
+			2 release 8 36-37 RELEASED
+			2 stats-job 8 38-39 OK state=ready kicks=1 releases=1`,
+		"a job whose group is complete": `
+			1 put 8 21-22 INSERTED after=g
+			1 put 7 23-24 INSERTED group=g
+			2 reserve 8 48-49 RESERVED`,
+		"a job that waits for one whose put had no reply": `
+			1 put 0 10-open group=g
+			1 put 8 21-22 INSERTED after=g
+			2 peek-delayed 8 48-49 FOUND late`,
+		"a job that waits, and then for its delay": `
+			1 put 7 10-20 INSERTED group=g
+			1 put 8 21-22 INSERTED after=g delay=100
+			1 delete 7 40-41 DELETED
+			2 reserve 0 48-49 TIMED_OUT late
+			2 reserve-job 8 50-51 RESERVED late`,
+		"a job that expires": `
+			1 put 7 10-20 INSERTED expires=100
+			2 peek 7 130-131 FOUND
+			2 reserve 0 140-141 TIMED_OUT
+			2 peek 7 150-151 NOT_FOUND late`,
+		"a job that expires when it is released": `
+			1 put 7 10-20 INSERTED expires=100
+			1 reserve 7 50-60 RESERVED
+			2 stats-job 7 130-131 OK state=reserved
+			1 release 7 140-141 RELEASED
+			2 peek 7 150-151 NOT_FOUND`,
+		"a job that does not expire, as it was kicked": `
+			1 put 7 10-20 INSERTED expires=100 delay=100
+			1 kick-job 7 50-60 KICKED
+			2 peek 7 150-151 FOUND late`,
+		"a tube of which one job is reserved at a time": `
+			1 put 7 10-20 INSERTED reserved=1
+			1 put 8 21-22 INSERTED reserved=1
+			1 reserve 7 30-31 RESERVED
+			2 reserve 0 32-33 TIMED_OUT
+			2 reserve-job 8 34-35 NOT_FOUND
+			1 release 7 40-49 RELEASED
+			2 reserve 8 42-43 RESERVED
+			2 end 0 42-open
+			1 reserve 7 50-51 RESERVED`,
+		"a tube whose jobs begin apart": `
+			1 put 7 10-20 INSERTED apart=10000000
+			1 put 8 21-22 INSERTED apart=10000000
+			1 put 9 23-24 INSERTED apart=10000000
+			1 reserve 7 30-31 RESERVED
+			2 reserve 0 32-33 TIMED_OUT
+			2 reserve 8 34-10000031 RESERVED
+			another server 10000040
+			2 reserve 9 10000041-10000042 RESERVED`,
 	} {
 		if err := Check(script(t, text)); err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -395,6 +502,53 @@ func TestHistoriesThatCannotBeAreRefused(t *testing.T) {
 		"a put that makes two jobs": `
 			1 put 7 10-20 INSERTED
 			2 reserve 8 21-22 RESERVED body=1`,
+		"a job that waits for its group and is handed out": `
+			1 put 7 10-20 INSERTED group=g
+			1 put 8 21-22 INSERTED after=g
+			2 reserve 8 30-31 RESERVED
+			2 reserve 7 32-33 RESERVED`,
+		"a job that its complete group keeps back": `
+			1 put 7 10-20 INSERTED group=g
+			1 put 8 21-22 INSERTED after=g
+			1 delete 7 40-41 DELETED
+			2 reserve 0 42-43 TIMED_OUT late`,
+		"a job that a group keeps back which was complete when it was put": `
+			1 put 7 10-20 INSERTED group=g
+			1 delete 7 21-22 DELETED
+			1 put 8 23-24 INSERTED after=g
+			2 reserve 0 42-43 TIMED_OUT`,
+		"a job that expires early": `
+			1 put 7 10-20 INSERTED expires=100
+			2 peek 7 90-91 NOT_FOUND`,
+		"a job that does not expire": `
+			1 put 7 10-20 INSERTED expires=100
+			2 peek 7 150-151 FOUND late`,
+		"a job that has expired and comes back": `
+			1 put 7 10-20 INSERTED expires=100
+			2 peek 7 150-151 NOT_FOUND
+			2 reserve 7 152-153 RESERVED`,
+		"a reserved job that expires": `
+			1 put 7 10-20 INSERTED expires=100
+			1 reserve 7 50-60 RESERVED
+			2 peek 7 130-131 NOT_FOUND
+			1 touch 7 140-141 TOUCHED`,
+		"two jobs of a tube of which one is reserved at a time": `
+			1 put 7 10-20 INSERTED reserved=1
+			1 put 8 21-22 INSERTED reserved=1
+			1 reserve 7 30-31 RESERVED
+			2 reserve 8 42-43 RESERVED
+			1 release 7 50-51 RELEASED`,
+		"a job that its tube's bounds keep back in the end": `
+			1 put 7 10-20 INSERTED reserved=1
+			1 reserve 7 30-31 RESERVED
+			1 release 7 40-49 RELEASED
+			2 reserve 0 50-51 TIMED_OUT late`,
+		"two jobs that have begun too soon": `
+			1 put 7 10-20 INSERTED apart=10000000
+			1 put 8 21-22 INSERTED apart=10000000
+			another server 25
+			1 reserve 7 30-31 RESERVED
+			2 reserve 8 42-43 RESERVED`,
 		"a job that nobody has put": `
 			2 reserve 8 21-22 RESERVED body=5`,
 		"a job of a put that was refused": `

@@ -16,6 +16,7 @@
 //	disk      what package faultfs does, and when: syncs that take time, stalls, errors, full disks, lies
 //	machine   a disk, a clock, and a process that runs a member on them, or is killed
 //	faults    what happens to all of these
+//	bounds    what members may keep, and what may be left of them
 //	history   a cluster, clients (package faults), faults, and what must be true during and after them
 //
 // A reactor's loop sleeps in a reactor.Sleeper, not in the system's poller. Before it sleeps, what it has written to

@@ -9,14 +9,19 @@ import (
 	"time"
 
 	"trellis/binlog/replica"
+	"trellis/binlog/replica/wire"
 	"trellis/binlog/vfs/faultfs"
+	"trellis/cmd/internal/control"
 )
 
 // disturb makes something happen to a machine, to the network, or to the leader.
 func (c *group) disturb() {
 	m := c.victim()
 	o := c.machines[c.rng.IntN(len(c.machines))]
-	f := c.rng.IntN(27)
+	f := c.rng.IntN(28)
+	if c.plan.older && c.rng.IntN(3) == 0 {
+		f = 28
+	}
 	if c.plan.calm {
 		c.heal() // a majority is left
 		m, f = c.leader(m), []int{11, 12, 18, 18, 20, 21}[c.rng.IntN(6)]
@@ -77,10 +82,14 @@ func (c *group) disturb() {
 	case 25:
 		c.breakOff()
 	case 26:
-		rate := 20_000 + c.rng.IntN(200_000)
+		rate := 10_000 + c.rng.IntN(100_000)
 		c.links(func(x *condition) { x.rate = rate })
-		c.world.sleep(upTo(c.rng, 3*time.Second))
+		c.world.sleep(upTo(c.rng, 5*time.Second))
 		c.leader(m).kill(false, nil)
+	case 27:
+		c.replace(m)
+	case 28:
+		c.upgrade(m)
 	default:
 		c.heal()
 	}
@@ -212,8 +221,7 @@ func (c *group) links(change func(*condition)) {
 
 // transfer has the leader hand over.
 func (c *group) transfer() {
-	for _, m := range c.machines {
-		p := m.running()
+	for m, p := range c.running() {
 		if !p.leads() {
 			continue
 		}
@@ -225,6 +233,60 @@ func (c *group) transfer() {
 			c.world.note(m.name, fmt.Sprintf("transfer: %v", err), nil)
 		})
 	}
+}
+
+// upgrade gives machines the present program, one after the other.
+func (c *group) upgrade(machines ...*machine) {
+	for _, m := range machines {
+		if m.newest != 0 {
+			m.kill(false, nil)
+			m.newest = 0
+			c.restart(m)
+			c.world.sleep(time.Second)
+		}
+	}
+}
+
+// replace has a machine lose all that its disk has. An operator has what it is then take the place of the member that
+// it was.
+func (c *group) replace(m *machine) {
+	if c.replaces.Swap(true) {
+		return
+	}
+	was := m.id.Load()
+	m.kill(false, func(*faultfs.FS) *faultfs.FS { return faultfs.New(dir) })
+	c.restart(m)
+	var addrs []string
+	for _, n := range c.nodes() {
+		addrs = append(addrs, n.Addr)
+	}
+	k := control.Client{Wire: wire.ClientConfig{Dial: m.dial}, Timeout: time.Second}
+	c.operators.Go(func() {
+		for ; c.replaces.Load() && !c.failed(); c.world.sleep(200 * time.Millisecond) {
+			c.replaceMember(k, addrs, m, was)
+		}
+	})
+}
+
+// replaceMember does the next step until the machine is another member than it was.
+func (c *group) replaceMember(k control.Client, addrs []string, m *machine, was uint64) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience/2)
+	defer cancel()
+	v, err := k.Look(ctx, addrs, false)
+	r := control.Request{Op: control.OpAdd, Node: m.self.Node().String()}
+	if err == nil {
+		o, ok := v.Member(m.name)
+		switch id := uint64(o.ID); {
+		case id == was:
+			r = control.Request{Op: control.OpRemove, Node: m.name}
+		case ok && o.Voter:
+			m.id.Store(id)
+			c.replaces.Store(false)
+			return
+		}
+		_, err = k.Lead(ctx, addrs, r, nil)
+	}
+	c.world.note(m.name, fmt.Sprintf("%s: %v", r.Op, err), nil)
 }
 
 // heal ends all faults, and starts all processes that are down.

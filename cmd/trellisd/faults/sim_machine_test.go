@@ -38,6 +38,8 @@ type machine struct {
 	disk    *disk
 	faulty  bool // its disk has failed, or hung, since the last start
 	bytes   int64
+	newest  uint32        // version of entries that its program reads; 0 is the present one
+	id      atomic.Uint64 // as a member
 
 	mu     sync.Mutex // guards what follows
 	run    *process   // nil while none runs
@@ -62,6 +64,7 @@ const (
 	dir         = "/member"
 	maxJobSize  = 1 << 16
 	segmentSize = 16 << 10
+	reserve     = 64 << 10
 )
 
 // clock is that of a machine: it may be fast, and its wall clock may be set.
@@ -195,6 +198,7 @@ func (c *group) newMachine(m member.Member, meta snapshot.Meta, addr string) (*m
 		},
 		disk: &disk{world: c.world, rng: c.world.dice(m.Name, "disk"), slow: c.plan.sync},
 	}
+	p.id.Store(uint64(m.ID))
 	p.disk.take(fs)
 	return p, err
 }
@@ -221,7 +225,7 @@ func (m *machine) start() error {
 		Queue: p.queue, Log: log, Dial: m.dial, Between: p.between,
 		Node: replica.Options{
 			Queue: &watched{p.queue, p}, Clock: m.clock, FS: fs, Ticks: ticks,
-			SnapshotBytes: m.bytes, SegmentSize: segmentSize, Reserve: 64 << 10,
+			Newest: m.newest, SnapshotBytes: m.bytes, SegmentSize: segmentSize, Reserve: reserve,
 			Free: func() (int64, error) { return fs.Free(), nil },
 		},
 	})

@@ -28,21 +28,15 @@ func (h *hasty) Send(m *raftpb.Message) {
 	if m.GetTo() != 1+m.GetFrom()%3 || m.GetType() == raftpb.MsgApp && len(m.GetEntries()) == 0 {
 		return
 	}
-	answer := &raftpb.Message{From: m.To, To: m.From, Term: m.Term}
-	switch m.GetType() {
-	case raftpb.MsgApp:
-		last := m.GetIndex() + uint64(len(m.GetEntries()))
-		answer.Type, answer.Index = raftpb.MsgAppResp.Enum(), &last
-	case raftpb.MsgVote:
-		answer.Type = raftpb.MsgVoteResp.Enum()
-	case raftpb.MsgPreVote:
-		answer.Type = raftpb.MsgPreVoteResp.Enum()
-	default:
+	answers := map[raftpb.MessageType]raftpb.MessageType{
+		raftpb.MsgApp: raftpb.MsgAppResp, raftpb.MsgVote: raftpb.MsgVoteResp, raftpb.MsgPreVote: raftpb.MsgPreVoteResp,
+	}
+	kind, ok := answers[m.GetType()]
+	if !ok || h.made.Add(1) > mostMade {
 		return
 	}
-	if h.made.Add(1) > mostMade {
-		return
-	}
+	last := m.GetIndex() + uint64(len(m.GetEntries())) // of no use in an answer to a vote
+	answer := &raftpb.Message{Type: kind.Enum(), From: m.To, To: m.From, Term: m.Term, Index: &last}
 	h.world.after(time.Millisecond, func() { h.node.Message(answer) })
 }
 

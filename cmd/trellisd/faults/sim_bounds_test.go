@@ -1,0 +1,58 @@
+package faults_test
+
+import (
+	"runtime"
+
+	"trellis/reactor"
+)
+
+const (
+	// mostPending is how many bytes a reactor keeps for a client, at most.
+	mostPending = 512 << 10
+	// mostGoroutines is how many goroutines a member has of which nobody wants anything, and mostOthers how many others
+	// there are.
+	mostGoroutines, mostOthers = 100, 20
+)
+
+// reactor is the process's, nil if it has none.
+func (p *process) reactor() *reactor.Server {
+	if s := p.queue.Serving(); s != nil {
+		return s.Reactor
+	} else if f := p.queue.Forwarding(); f != nil {
+		return f.Reactor
+	}
+	return nil
+}
+
+// checkMemory checks that reactors keep no more for clients than they may.
+func (c *group) checkMemory() {
+	for m, p := range c.running() {
+		r := p.reactor()
+		if r == nil {
+			continue
+		}
+		s := r.Stats()
+		l := &s.Loops[0]
+		clients := l.Connections + s.Channels
+		if n := l.PendingInput + l.PendingOutput; n < 0 || n > mostPending*clients {
+			c.wrong("%s keeps %d bytes for %d clients", m.name, n, clients)
+		}
+	}
+}
+
+// checkLeft checks what is left of all that has happened, when nothing happens any more.
+func (c *group) checkLeft() {
+	for m, p := range c.running() {
+		s := p.status()
+		if most := 5*max(m.bytes, s.SnapshotBytes) + 8*segmentSize; s.LogBytes > most {
+			c.wrong("the log of %s has %d bytes, and its snapshot %d", m.name, s.LogBytes, s.SnapshotBytes)
+		}
+		if used := m.disk.fs.Used(); used > 2*(s.LogBytes+s.SnapshotBytes)+4*segmentSize+reserve {
+			c.wrong("%s has %d bytes on its disk, of which %d are the log, and %d the snapshot",
+				m.name, used, s.LogBytes, s.SnapshotBytes)
+		}
+	}
+	if n := runtime.NumGoroutine(); n > mostOthers+mostGoroutines*len(c.machines) {
+		c.wrong("%d goroutines are left of %d members", n, len(c.machines))
+	}
+}
