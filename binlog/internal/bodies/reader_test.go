@@ -129,7 +129,7 @@ func TestBodiesOfAnySizeAreReadBackInAnyLane(t *testing.T) {
 	t.Parallel()
 	sizes := []int{1, 7, 100 << 10, 127 << 10, 128 << 10, 129 << 10, 700 << 10, 128<<10 - 80, 256<<10 - 80}
 	for range 200 {
-		sizes = append(sizes, 1+rand.IntN(3000))
+		sizes = append(sizes, 1+rand.IntN(3000), 1+rand.IntN(30))
 	}
 	g := newRig(t, 3, sizes...)
 	defer g.Close(journal.ErrClosed)
@@ -144,7 +144,9 @@ func TestBodiesOfAnySizeAreReadBackInAnyLane(t *testing.T) {
 		g.Load(fetches[half:])
 		g.want(fetches, nil)
 	}
-	if g.most > mostTold || g.most < 2 {
+	g.Load(g.all)
+	g.want(g.all, nil)
+	if g.most != mostTold {
 		t.Errorf("up to %d are told at a time", g.most)
 	}
 	if s := g.Stats(); s[journal.Urgent].Bodies == 0 || s[journal.Move].Bytes == 0 {
@@ -373,6 +375,37 @@ func TestDescriptorsHaveABound(t *testing.T) {
 	if open != 0 {
 		t.Errorf("%d files are open at the end", open)
 	}
+}
+
+func TestAFileThatIsRemovedWhileItIsReadIsClosedThen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t, 1, 100)
+		defer g.Close(journal.ErrClosed)
+		open := 0
+		g.Reader.Options.Open = func(s uint32) (vfs.File, error) {
+			f, err := g.disk.OpenRead(name(s))
+			open++
+			return counted{f, func() { open-- }}, err
+		}
+		end := make(chan struct{})
+		g.faults(func(c faultfs.Call) (f faultfs.Fault) {
+			if c.Op == "read" {
+				f.Until = end
+			}
+			return f
+		})
+		g.Load(g.all)
+		synctest.Wait()
+		if g.Forget(1); open != 1 {
+			t.Errorf("it is read, and open %d times", open)
+		}
+		close(end)
+		g.want(g.all, nil)
+		if synctest.Wait(); open != 0 {
+			t.Errorf("nobody reads it, and it is open %d times", open)
+		}
+	})
 }
 
 func TestCloseEndsWhatWaits(t *testing.T) {
