@@ -249,7 +249,7 @@ func (l *Log) admit(n, keep int64, urgent bool) error {
 		return ErrRoom // an owner's timer was faster than Start
 	case keep > 0 && l.blocked.Load():
 		return ErrNoSpace
-	case keep > 0 && l.unwritten >= l.maxPending:
+	case keep > 0 && l.unwritten >= l.opts.MaxPending:
 		return ErrBusy
 	case l.fits(n, keep):
 		return nil

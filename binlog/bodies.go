@@ -14,7 +14,17 @@ import (
 
 // Load asks for bodies, each of which Hooks.Fetched is told once, or why there is none. It never waits. Any
 // goroutine may call it, with no lock that Hooks.Fetched takes. Only a log whose Hooks have Fetched has it.
-func (l *Log) Load(fetches []journal.Fetch) { l.bodies.Load(fetches) }
+func (l *Log) Load(fetches []journal.Fetch) {
+	l.mu.Lock()
+	started := l.bodies != nil
+	if !started { // an owner's timer was faster than Start
+		l.early = append(l.early, fetches...)
+	}
+	l.mu.Unlock()
+	if started {
+		l.bodies.Load(fetches)
+	}
+}
 
 // Durable is the position before which everything is as safe as it becomes: synced, or written if the log
 // never syncs. It does not move any more once the log has failed. Any goroutine may call it.
@@ -45,6 +55,7 @@ func (l *Log) startBodies() {
 	defer l.wmu.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer func() { l.bodies.Load(l.early) }()
 	end := l.current().place(l.current().used)
 	for _, c := range slices.Concat(l.flight.chunks, l.batch.chunks) { // an owner's timer was faster than Start
 		end = c.seg.place(c.off)

@@ -559,13 +559,10 @@ func TestASlowDiskBoundsWhatWaitsInMemory(t *testing.T) {
 	t.Parallel()
 	fs := faultfs.New(testDir)
 	o := newOwner()
-	if err := o.open(testDir, Options{FS: fs, Sync: SyncEvery(time.Millisecond)}); err != nil {
+	if err := o.open(testDir, Options{FS: fs, Sync: SyncEvery(time.Millisecond), MaxPending: 10_000}); err != nil {
 		t.Fatal(err)
 	}
 	defer o.log.Close()
-	o.log.mu.Lock()
-	o.log.maxPending = 10_000
-	o.log.mu.Unlock()
 	var err error
 	id := uint64(0)
 	for err == nil {

@@ -59,8 +59,6 @@ type Log struct {
 	stalled        bool               // compaction has failed, and waits before it tries again
 	unwritten      int64              // bytes that were appended and are not written
 
-	maxPending int64 // MaxPending but in tests
-
 	// wmu is held while a batch is taken and written. It is taken before mu, and
 	// guards what follows.
 	wmu    sync.Mutex
@@ -84,8 +82,9 @@ type Log struct {
 	failed      atomic.Bool   // err is set
 	failOnce    sync.Once
 
-	waker  waker          // of the committer
-	bodies *bodies.Reader // nil unless Hooks.Fetched is set; Start sets it
+	waker  waker           // of the committer
+	bodies *bodies.Reader  // nil unless Hooks.Fetched is set; Start sets it
+	early  []journal.Fetch // asked for before Start; mu guards it
 
 	wakeSyncer, hurrySyncer, wakeKeeper, wakeTrimmer, wakeCompactor, caughtUp, roomTold chan struct{} // of capacity 1
 
@@ -179,13 +178,14 @@ func Open(dir string, opts Options) (*Log, error) {
 func newLog(dir string, opts Options) *Log {
 	l := &Log{
 		dir: dir, opts: opts, fs: cmp.Or[vfs.FS](opts.FS, vfs.OS{}), log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
-		maxPending: MaxPending, settings: map[string]setting{},
+		settings: map[string]setting{},
 	}
 	l.boot = l.fs.Boot()
 	l.batch.encoders, l.flight.encoders = new(sync.WaitGroup), new(sync.WaitGroup)
 	size := cmp.Or(opts.SegmentSize, DefaultSegmentSize)
 	size = min(max((size+4095)&^4095, MinSegmentSize), MaxSegmentSize)
 	l.opts.SegmentSize = size
+	l.opts.MaxPending = cmp.Or(opts.MaxPending, MaxPending)
 	l.room.margin, l.room.ahead = size/8, size/4
 	for _, c := range []*chan struct{}{
 		&l.wakeSyncer, &l.hurrySyncer, &l.wakeKeeper, &l.wakeTrimmer, &l.wakeCompactor, &l.caughtUp, &l.roomTold,

@@ -36,6 +36,10 @@ type Options struct {
 	// DefaultSegmentSize. A record that is larger gets a larger file.
 	SegmentSize int64
 
+	// MaxPending is how many bytes are appended and not yet written before appends are refused
+	// with ErrBusy. Zero means the constant of that name.
+	MaxPending int64
+
 	// Sync says what committed means: with SyncAlways, synced to the disk, otherwise
 	// handed to the kernel.
 	Sync SyncPolicy
