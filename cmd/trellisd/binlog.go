@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"trellis/binlog"
+	"trellis/binlog/journal"
 	"trellis/cmd/trellisd/internal/options"
 	"trellis/engine"
 	"trellis/reactor"
@@ -17,6 +18,7 @@ import (
 type durable struct {
 	*binlog.Log
 	dir    string
+	bodies bool       // not all of them are in memory
 	failed chan error // gets one error when the log has failed for good; who receives it returns it
 }
 
@@ -42,7 +44,9 @@ func openBinlog(opt *options.Options, mon *monitor, log *slog.Logger) (*durable,
 		return nil, exitWith(exitBinlog, err)
 	}
 	mon.binlog.Store(l)
-	return newDurable(l, opt.Binlog), nil
+	d := newDurable(l, opt.Binlog)
+	d.bodies = opt.BodyMemory > 0
+	return d, nil
 }
 
 func newDurable(l *binlog.Log, dir string) *durable {
@@ -55,6 +59,7 @@ func logOptions(opt *options.Options, log *slog.Logger) binlog.Options {
 		SegmentSize: opt.SegmentSize,
 		Sync:        opt.Sync,
 		SkipDamaged: opt.SkipDamaged,
+		MaxPending:  opt.BodyMemory / 4, // 0, which means the default, without --body-memory
 		Progress: func(p binlog.Progress) {
 			log.Info("reading the binlog", "phase", p.Phase, "bytes", p.Done, "of", p.Total, "records", p.Records)
 		},
@@ -71,11 +76,20 @@ func (d *durable) start(eng *engine.Engine, srv *reactor.Server) error {
 			d.failed <- fmt.Errorf("the binlog in %s has failed: %w; see to the disk and start again", d.dir, err)
 		},
 		Migrate: eng.Migrate,
+		Fetched: d.fetched(eng),
 	})
 	if err != nil {
 		return fmt.Errorf("beginning to write the binlog: %w", err)
 	}
 	return nil
+}
+
+// fetched takes bodies that were read back, nil if all are in memory.
+func (d *durable) fetched(eng *engine.Engine) func([]journal.Fetched) {
+	if !d.bodies {
+		return nil
+	}
+	return eng.Loaded
 }
 
 // restore fills the engine with what is on record.

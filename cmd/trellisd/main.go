@@ -146,6 +146,11 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 		if err := bl.start(eng, srv); err != nil {
 			return errors.Join(err, stop(srv, nil, log))
 		}
+		if opt.BodyMemory > 0 {
+			e := &evictor{eng: eng, log: bl.Log, limit: opt.BodyMemory}
+			mon.bodies.Store(e)
+			defer evictBodies(e)()
+		}
 	}
 	serves(certs, acc, srv)
 	defer files.watch()()
@@ -155,7 +160,8 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 
 func limits(opt *options.Options) engine.Limits {
 	return engine.Limits{
-		Memory: opt.MaxMemory, Tubes: opt.MaxTubes, Watched: opt.MaxWatched, Keys: opt.MaxKeys, KeySeconds: opt.MaxKeyTTL,
+		Memory: opt.MaxMemory, Bodies: opt.BodyMemory,
+		Tubes: opt.MaxTubes, Watched: opt.MaxWatched, Keys: opt.MaxKeys, KeySeconds: opt.MaxKeyTTL,
 	}
 }
 

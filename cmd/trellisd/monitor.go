@@ -44,6 +44,7 @@ type monitor struct {
 	certificates func() metrics.Certificates     // nil without TLS; set before serve
 	uptime       func() time.Duration            // of a member of a cluster; nil on a server alone. Set before serve
 	binlog       atomic.Pointer[binlog.Log]      // nil until it is open
+	bodies       atomic.Pointer[evictor]         // nil unless bodies leave memory
 	serving      atomic.Pointer[metrics.Serving] // nil while clients are not served
 	queue        *cluster.Queue                  // of a member of a cluster; set before serve
 	stores       *metrics.Stores                 // likewise
@@ -116,6 +117,7 @@ func (m *monitor) serve(opt *options.Options, log *slog.Logger) {
 	} else if opt.Binlog != "" {
 		m.commits = metrics.NewCommits()
 		src.Commits, src.Binlog = m.commits, m.binlogStats
+		src.Bodies = m.bodyStats
 	}
 	src.Audit = m.audit.Stats
 	if m.access != nil {
@@ -172,6 +174,15 @@ func (m *monitor) binlogStats() *binlog.Stats {
 	}
 	s := l.Stats()
 	return &s
+}
+
+// bodyStats is nil while no bodies leave memory.
+func (m *monitor) bodyStats() *metrics.Bodies {
+	e := m.bodies.Load()
+	if e == nil {
+		return nil
+	}
+	return &metrics.Bodies{Memory: e.eng.BodyMemory(), Limit: e.limit, Evicted: e.evicted.Load(), Reads: e.log.Reads()}
 }
 
 // close ends the HTTP side.

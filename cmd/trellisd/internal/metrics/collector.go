@@ -39,6 +39,9 @@ type Sources struct {
 	// Stores are those of a member of a cluster, nil on a server alone.
 	Stores *Stores
 
+	// Bodies are those of the server; it is nil, or returns nil, where all are in memory.
+	Bodies func() *Bodies
+
 	// Access tells whom access control has let in. It is nil if
 	// everybody may do everything.
 	Access func() access.Stats
@@ -148,6 +151,11 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		if log := c.src.Binlog(); log != nil {
 			binlogMetrics.collect(ch, log)
 			s.binlog = *log
+		}
+	}
+	if c.src.Bodies != nil {
+		if b := c.src.Bodies(); b != nil {
+			bodyMetrics.collect(ch, b)
 		}
 	}
 	serving := c.src.Serving()

@@ -92,6 +92,7 @@ func TestAPartThatDoesNotRunIsNotShown(t *testing.T) {
 	src := r.wholeSources()
 	src.Serving = func() *Serving { return nil }
 	src.Binlog = func() *binlog.Stats { return nil }
+	src.Bodies = func() *Bodies { return nil }
 	src.Cluster = func() *Cluster { return nil }
 	for _, f := range gather(t, pedantic(src, Options{Tubes: allTubes})) {
 		switch name := f.GetName(); {

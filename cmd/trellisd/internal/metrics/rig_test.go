@@ -116,6 +116,13 @@ func (r *rig) wholeSources() Sources {
 			},
 		}}
 	}
+	src.Bodies = func() *Bodies {
+		b := &Bodies{Memory: 50e6, Limit: 64e6, Evicted: 3e9}
+		for l := range b.Reads {
+			b.Reads[l].Bodies, b.Reads[l].Bytes, b.Reads[l].Took = uint64(l+1), uint64(l+1)*1000, time.Duration(l+1)*time.Second
+		}
+		return b
+	}
 	src.Binlog = func() *binlog.Stats {
 		return &binlog.Stats{
 			Segments: 2, OldestSegment: 4, CurrentSegment: 5, UsedBytes: 1000, LiveBytes: 300,

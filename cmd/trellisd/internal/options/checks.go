@@ -87,6 +87,26 @@ func (line *commandLine) checkCluster() error {
 	return nil
 }
 
+// leastBodyMemory is the least that --body-memory can be.
+const leastBodyMemory = 64_000_000
+
+// checkBodies finds a --body-memory that cannot be kept.
+func (c *commandLine) checkBodies() error {
+	switch {
+	case c.BodyMemory == 0:
+		return nil
+	case c.Binlog == "":
+		return usagef("--body-memory needs -b DIR: what is not in memory is in the binlog")
+	case c.Cluster.Member():
+		return usagef("--body-memory is not for a member of a cluster")
+	case c.BodyMemory < 5*int64(c.MaxJobSize):
+		return usagef("--body-memory has to be five times -z at least")
+	case c.SegmentSize == 0:
+		c.SegmentSize = 64 << 20
+	}
+	return nil
+}
+
 // checkTLS finds flags that need others which are not there.
 func (c *commandLine) checkTLS() error {
 	t := &c.TLS

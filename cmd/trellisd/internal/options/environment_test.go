@@ -80,7 +80,7 @@ func TestAMistakeInTheEnvironmentNamesTheVariable(t *testing.T) {
 var values = map[string]string{
 	"socket-mode": "0660", "loops": "3", "log-level": "debug", "log-format": "json", "node": "n1=127.0.0.1:1", "cluster": "n1=127.0.0.1:1",
 	"cluster-listen": ":1", "proxy-from": "10.0.0.0/8", "tls-client-auth": "optional", "tls-min": "1.3", "http": ":1", "console": "off", "": "7",
-	"max-memory": "2000000", "max-output": "2000000", "max-output-total": "2000000", "gateway-memory": "2000000",
+	"max-memory": "2000000", "body-memory": "64000000", "max-output": "2000000", "max-output-total": "2000000", "gateway-memory": "2000000",
 }
 
 func TestEveryOptionCanBeGivenByTheEnvironmentAndIsShown(t *testing.T) {

@@ -94,6 +94,7 @@ type Options struct {
 	Binlog      string // directory; empty: jobs are in memory only
 	Sync        binlog.SyncPolicy
 	SegmentSize int64 // bytes, as given; 0: the binlog's default
+	BodyMemory  int64 // bytes that bodies may take, the others are in the binlog only; 0: all are in memory
 	SkipDamaged bool  // start with what is sound of a damaged binlog
 
 	ProxyFrom []netip.Prefix // every --proxy-from, in order
@@ -231,7 +232,9 @@ func Parse(args, environment []string) (*Options, error) {
 	if !levelCounts {
 		c.LogLevel = []slog.Level{slog.LevelWarn, slog.LevelInfo, slog.LevelDebug}[min(c.verbosity, 2)]
 	}
-	for _, check := range []func() error{c.checkOutput, c.checkHTTP, c.checkCluster, c.checkTLS, c.checkProxies} {
+	for _, check := range []func() error{
+		c.checkOutput, c.checkHTTP, c.checkCluster, c.checkBodies, c.checkTLS, c.checkProxies,
+	} {
 		if err == nil {
 			err = check()
 		}

@@ -205,6 +205,21 @@ counts.`,
 		help:   "size of each file of the binlog (default is 10M)",
 		manual: "The size of the files in DIR, at most 1G. The default is 10M.",
 	}, {
+		name: "body-memory", value: "SIZE",
+		setting: bound(&o.BodyMemory, "body-memory", leastBodyMemory, math.MaxInt64, quantity.Bytes),
+		help:    "memory for bodies; the others are read from the binlog\n(default: all are in memory)",
+		manual: `Keep bodies of at most SIZE in memory, at least 64MB and five times -z. What does
+not fit is in the binlog only, from which it is read when a client needs it: the
+backlog may be as long as the disk has room for. Each job takes some 70 bytes of memory
+still. Jobs that come while memory is short leave it first, so that the head of a long
+queue stays there. Needs -b, and is not for members of a cluster. It takes the place of
+no other limit: for --max-memory, bodies count wherever they are. For a moment bodies
+may take more, as they leave only when they are synced, which is not waited for until
+-f says so. A job whose body cannot be read is buried when its turn comes; when it is
+kicked that is tried again. While the disk gives nothing, what needs it is answered
+INTERNAL_ERROR. The start reads all of the binlog, and keeps no body. -s is 64Mi then
+unless it is given.`,
+	}, {
 		name: "skip-damaged", setting: turnOn(&o.SkipDamaged),
 		help: "start with what is sound of a damaged binlog",
 		manual: `Start although the binlog is damaged: take over what is sound and keep the old

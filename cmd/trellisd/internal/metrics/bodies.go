@@ -1,0 +1,41 @@
+package metrics
+
+import (
+	"trellis/binlog"
+	"trellis/binlog/journal"
+)
+
+// Bodies are those of a server with --body-memory.
+type Bodies struct {
+	Memory, Limit int64 // bytes that they take, and may take
+	Evicted       int64 // bytes that have left memory
+	Reads         binlog.ReadStats
+}
+
+var bodyMetrics = list[*Bodies]{
+	gauge("beanstalkd_bodies_memory_bytes", "Memory that bodies take.",
+		func(b *Bodies) float64 { return float64(b.Memory) }),
+	gauge("beanstalkd_bodies_memory_limit_bytes", "Memory that they may take, --body-memory.",
+		func(b *Bodies) float64 { return float64(b.Limit) }),
+	counter("beanstalkd_bodies_evicted_bytes_total", "Bytes of bodies that have left memory, and are in the binlog only.",
+		func(b *Bodies) float64 { return float64(b.Evicted) }),
+	counters("why", "beanstalkd_bodies_loaded_total", "Bodies that were read back: a client waited, or nobody yet.",
+		by[*Bodies]{
+			{"wait", func(b *Bodies) float64 { return float64(b.Reads[journal.Urgent].Bodies) }},
+			{"ahead", func(b *Bodies) float64 { return float64(b.Reads[journal.Ahead].Bodies) }},
+		}),
+	counters("lane", "beanstalkd_bodies_read_bytes_total", "Bytes that were read from the binlog for bodies, by what for.",
+		byLane(func(b *Bodies, l journal.Lane) float64 { return float64(b.Reads[l].Bytes) })),
+	counters("lane", "beanstalkd_bodies_read_seconds_total", "How long these reads took together.",
+		byLane(func(b *Bodies, l journal.Lane) float64 { return b.Reads[l].Took.Seconds() })),
+}
+
+func byLane(value func(*Bodies, journal.Lane) float64) (all by[*Bodies]) {
+	for l, name := range [...]string{"urgent", "ahead", "walk", "move"} {
+		all = append(all, struct {
+			label string
+			value func(*Bodies) float64
+		}{name, func(b *Bodies) float64 { return value(b, journal.Lane(l)) }})
+	}
+	return all
+}
