@@ -1,6 +1,7 @@
 package binlog
 
 import (
+	"errors"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -64,7 +65,7 @@ func (l *Log) startBodies() {
 	l.bodies = bodies.New(bodies.Options{
 		Seed: l.seed,
 		Open: func(segment uint32) (vfs.File, error) {
-			return l.fs.OpenRead(filepath.Join(l.dir, record.FileName(segment)))
+			return l.fs.OpenRead(l.path(segment))
 		},
 		Other: l.otherSegment,
 		Needs: func() elevator.Load {
@@ -72,9 +73,22 @@ func (l *Log) startBodies() {
 			return elevator.Load{Commits: commits, Compaction: l.slow.Load()}
 		},
 		Flush:   l.waker.wake,
-		Fetched: l.hooks.Fetched,
+		Fetched: l.fetched,
 	}, end)
 }
+
+// fetched tells the owner what was read, and the operator what could not be.
+func (l *Log) fetched(found []journal.Fetched) {
+	for i := range found {
+		if f := &found[i]; errors.Is(f.Err, journal.ErrUnreadable) {
+			l.log.Error("the body of a job cannot be read",
+				"job", f.ID, "file", l.path(f.Place.Segment), "offset", int64(f.Place.Offset)*8)
+		}
+	}
+	l.hooks.Fetched(found)
+}
+
+func (l *Log) path(segment uint32) string { return filepath.Join(l.dir, record.FileName(segment)) }
 
 // otherSegment is any segment but the given one, if there is another, and its length in bytes.
 func (l *Log) otherSegment(but uint32) (segment uint32, size int64) {

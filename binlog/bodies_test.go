@@ -3,6 +3,9 @@ package binlog
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -180,6 +183,37 @@ func TestALogThatHasFailedGivesWhatItHasWritten(t *testing.T) {
 	}
 	if err := o.log.Close(); !errors.Is(err, ErrFailed) {
 		t.Error(err)
+	}
+}
+
+func TestADamagedBodyIsUnreadableAndLogged(t *testing.T) {
+	t.Parallel()
+	fs := faultfs.New(testDir)
+	var log bytes.Buffer
+	o := newOwner()
+	d := withDesk(o)
+	if err := o.open(testDir, Options{FS: fs, Log: slog.New(slog.NewTextHandler(&log, nil))}); err != nil {
+		t.Fatal(err)
+	}
+	o.put(testRecord(1, 100))
+	f := o.where(1)
+	if _, err := d.fetch(o.log, f); err != nil {
+		t.Fatal(err)
+	}
+	at := int64(f.Place.Offset) * 8
+	file, err := fs.Open(o.log.path(f.Place.Segment))
+	if err == nil {
+		_, err = file.WriteAt([]byte{7}, at+120)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.fetch(o.log, f); !errors.Is(err, journal.ErrUnreadable) {
+		t.Error(err)
+	}
+	o.log.Close()
+	if want := fmt.Sprintf("job=1 file=%s offset=%d", o.log.path(1), at); !strings.Contains(log.String(), want) {
+		t.Errorf("logged %q, want %q", log.String(), want)
 	}
 }
 
