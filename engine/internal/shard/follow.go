@@ -288,8 +288,8 @@ func (f *Follower) Serve(nextID uint64, now clock.Time) {
 // a moment, until Loop.Attach finds them, or they are ended by CloseAbsent or EndNumber.
 func (f *Follower) ServeOn(nextID uint64, now clock.Time) {
 	f.sweep()
-	for _, s := range f.absent {
-		s.holder.leaves("", now)
+	for _, id := range f.absentIDs() {
+		f.absent[id].holder.leaves("", now)
 	}
 	f.shared.LoopNumbers.Restore(f.absent)
 	f.absent = nil

@@ -131,9 +131,12 @@ func (f *Follower) end(s *ReservationSet, now clock.Time, pos journal.Pos) {
 	delete(f.absent, s.holder.Session)
 }
 
+// absentIDs are the ids of absent sessions, in order: what ends at the same time does so in the same order everywhere.
+func (f *Follower) absentIDs() []uint64 { return slices.Sorted(maps.Keys(f.absent)) }
+
 // endHolds ends all holds when the engine is about to serve.
 func (f *Follower) endHolds(now clock.Time) {
-	for _, id := range slices.Sorted(maps.Keys(f.absent)) {
+	for _, id := range f.absentIDs() {
 		s := f.absent[id]
 		var pos journal.Pos
 		if f.shared.log.Holds != nil && s.count(&f.tx, now, math.MaxInt) > 0 {
@@ -146,9 +149,9 @@ func (f *Follower) endHolds(now clock.Time) {
 // Numbers takes numbers of loops. What their sessions hold is ready when they are gone.
 func (f *Follower) Numbers(n *journal.Numbers) error {
 	f.shared.LoopNumbers.Take(n)
-	for id, s := range f.absent {
+	for _, id := range f.absentIDs() {
 		if f.shared.LoopNumbers.Gone(journal.NumberOf(id)) {
-			f.end(s, f.stamp, 0)
+			f.end(f.absent[id], f.stamp, 0)
 		}
 	}
 	return nil

@@ -101,8 +101,11 @@ func (f *Follower) ceaseLingering(t *tube) {
 // beginLingering has orphans linger from now on, where their tube lingers, and ends the others.
 // The shard is locked, and still.
 func (sh *shard) beginLingering() {
-	for _, t := range sh.byName {
-		if !t.lingers() {
+	for _, t := range sh.tubes {
+		switch {
+		case t == nil:
+			continue
+		case !t.lingers():
 			t.endOrphans()
 			continue
 		}
