@@ -28,6 +28,13 @@ var unused struct {
 	bare      map[int][]mapping // those that have none
 }
 
+// kept says that no system calls are made: see Keep.
+var kept bool
+
+// Keep has memory come from the collected heap, and what was discarded be used again without ever being given back. A
+// simulation makes no system calls. It is called before anything else here.
+func Keep() { kept = true }
+
 // A mapping is memory from the system.
 type mapping struct {
 	mem   []byte
@@ -45,6 +52,9 @@ func mapMemory(n int) ([]byte, error) {
 	}
 	if m, ok := pop(unused.bare, n); ok {
 		return m.mem, nil
+	}
+	if kept {
+		return make([]byte, n), nil
 	}
 	mem, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
@@ -84,7 +94,7 @@ func keepDiscarded(m mapping) {
 
 // Discarded reports whether there is something for GiveBack to do. Any goroutine may
 // call it.
-func Discarded() bool { return unused.bytes.Load() > 0 }
+func Discarded() bool { return unused.bytes.Load() > 0 && !kept }
 
 // Slice is how many bytes are given back to the system between two polls.
 const Slice = 4 << 20
@@ -94,7 +104,7 @@ const Slice = 4 << 20
 // was all. Any goroutine may call it; it holds no lock while the system
 // works.
 func GiveBack(most int) (all bool) {
-	for most > 0 {
+	for most > 0 && !kept {
 		m, ok := popDiscarded()
 		if !ok {
 			return true
