@@ -14,6 +14,7 @@ import (
 	"trellis/engine"
 	"trellis/reactor/internal/accept"
 	"trellis/reactor/internal/gnetloop"
+	"trellis/reactor/internal/sockets"
 	"trellis/reactor/throttle"
 )
 
@@ -88,13 +89,25 @@ type Config struct {
 	Log *slog.Logger
 	// BootTime is a clock that goes on while the machine sleeps: that of contact with the leader. Nil means the system's.
 	BootTime func() time.Duration
-	// Sleeper makes what a loop waits in until a socket may have something for it, or take something. Nil means the
-	// system's poller: only a simulation has another.
-	Sleeper func() Sleeper
+	// Poller makes what a loop polls in a simulation: see Simulate. Nil means the system's poller.
+	Poller func() Poller
 }
 
-// Sleeper is how an event loop of a simulation waits.
-type Sleeper = gnetloop.Sleeper
+// Poller is what an event loop of a simulation polls, and Report what it tells.
+type (
+	Poller = gnetloop.Poller
+	Report = gnetloop.Report
+)
+
+// Sockets are those of a simulation.
+type Sockets = sockets.Simulation
+
+// FirstSocket is the descriptor that a simulation's first socket has.
+const FirstSocket = sockets.First
+
+// Simulate has the servers of this process use a simulation's sockets beside those of the system, on Linux. It is
+// called at most once, before there is any.
+func Simulate(s Sockets) { sockets.Simulate(s) }
 
 // Server serves connections. Make one with [New], and end it with Shutdown or Abort:
 // it keeps goroutines and descriptors until then. All methods may be called from any

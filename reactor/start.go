@@ -76,7 +76,7 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 
 func (s *Server) startLoops() (err error) {
 	s.gnet, err = gnetloop.Start(gnetloop.Config{
-		Loops: s.cfg.Loops, ReadSize: stream.ReadSize, Sleeper: s.cfg.Sleeper, Log: s.log, Fatal: s.die,
+		Loops: s.cfg.Loops, ReadSize: stream.ReadSize, Poller: s.cfg.Poller, Log: s.log, Fatal: s.die,
 	})
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (s *Server) startLoops() (err error) {
 	}
 	s.acceptor = accept.New(accept.Config{
 		Loops: loops, MaxConnections: s.cfg.MaxConnections, ProxyFrom: s.cfg.ProxyFrom, KeepAlive: s.cfg.KeepAlive,
-		Handshake: s.hooks.handshake, Alert: s.hooks.alert, Log: s.log,
+		Handshake: s.hooks.handshake, Alert: s.hooks.alert, Simulated: s.cfg.Poller != nil, Log: s.log,
 	})
 	// The engine never forgets a loop, and leaves deadlines to it. So it hears of them now, when
 	// the server can no longer fail to start.

@@ -8,9 +8,8 @@ import (
 	"net"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"trellis/reactor/internal/link"
+	"trellis/reactor/internal/sockets"
 	"trellis/reactor/internal/trunk"
 )
 
@@ -120,7 +119,7 @@ func (t *trunkConn) begin(end link.End, c *TrunkConn) {
 	defer l.recovered()
 	now := l.server.now()
 	if end == nil {
-		_ = unix.Close(t.FD())
+		sockets.Close(t.FD())
 		l.server.acceptor.Freed()
 		c.ended(errNoRole)
 		return

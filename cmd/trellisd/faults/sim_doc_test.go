@@ -12,16 +12,16 @@
 //
 //	world     instants, dice and the trace
 //	network   hosts and connections: delays, cuts in one direction or both, slow links, breaks within a frame
-//	sockets   connections go on over sockets of the system, which a reactor reads and writes
+//	sockets   reactors accept, read, write and poll connections by descriptors
 //	disk      what package faultfs does, and when: syncs that take time, stalls, errors, full disks, lies
 //	machine   a disk, a clock, and a process that runs a member on them, or is killed
 //	faults    what happens to all of these
 //	bounds    what members may keep, and what may be left of them
 //	history   a cluster, clients (package faults), faults, and what must be true during and after them
 //
-// A reactor's loop sleeps in a reactor.Sleeper, not in the system's poller. Before it sleeps, what it has written to
-// its sockets is given to the network; it is woken when the network brings something for them. Each system call
-// returns at once, so nobody waits for the system.
+// A reactor's loop polls a reactor.Poller, and its sockets are connections of the network: see reactor.Simulate. What it
+// has written is given to the network before it sleeps; it is woken when the network brings something. So no system call
+// is made during a history but some that the runtime is not told of, as for the name of a socket's peer.
 //
 // Each fifth history is calm: all that happens is that leaders are killed, that they hand over, and that gateways are
 // without them for a second. Then a client of a member that lives and does not lead keeps its connection, and has an
@@ -32,16 +32,20 @@
 // With one processor, goroutines run in the order in which they become ready, unless the runtime interferes, or
 // chance does. So:
 //
+//   - The runtime's monitor sleeps (lull). It would interrupt a goroutine that seems to have run for 10 ms, as each does
+//     when the machine has given the processor to somebody else, and take the processor from one in a system call.
+//   - What the runtime draws by lot begins with the seed (draw): which of several ready cases of a select is taken, which
+//     timer of an instant fires first, and where the walk of a map begins. A map that has more than eight elements is
+//     walked in an order that differs from process to process even so, so whose order matters is sorted.
 //   - No two events of the world happen at the same instant (world.after): the runtime fires timers of the same
 //     instant in a random order. What the program waits for begins at such an instant, and so does its end.
 //   - Each connection, disk and client has its own dice, which only the seed and its name decide.
 //   - crypto/rand, of which raft makes its election timeouts, is seeded.
-//   - The collector runs between histories. A goroutine that has run for 10 ms would be preempted; events of the
-//     world yield, which begins a new slice of time. A system call that takes long lets others run meanwhile.
+//   - The collector runs between histories. Engines take their memory from the collected heap.
 //   - Engines have one shard: tubes are placed in several by a hash that differs from process to process.
 //
 // # Limits
 //
 // A process that is stopped cannot be simulated in full: its ticks, its disk, and what it sends and receives stand
-// still, timers of its own do not. Sockets of the system that are reset look as if they were closed.
+// still, timers of its own do not.
 package faults_test

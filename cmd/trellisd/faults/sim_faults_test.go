@@ -149,7 +149,7 @@ func (c *group) breakOff() {
 	c.links(func(x *condition) { x.delay = delay })
 	for range 5 {
 		c.world.sleep(upTo(c.rng, time.Second))
-		c.net.pick(c.rng, func(x *conn) bool { return x.bridge != nil && x.end == nil }, func(x *conn) {
+		c.net.pick(c.rng, func(x *conn) bool { return x.trunk && x.end == nil }, func(x *conn) {
 			x.end = syscall.ECONNRESET
 			x.wake()
 		})

@@ -75,7 +75,7 @@ func (c *group) judge(m *machine, text string) {
 		if o == m || fmt.Sprint(o.id.Load()) != x[1] || p.killed.Load() || o.stands() {
 			continue
 		}
-		if age := p.sockets.oldest(); age > reactor.LeaderPatience+3*time.Second {
+		if age := c.net.oldest(p); age > reactor.LeaderPatience+3*time.Second {
 			c.wrong("%s has given away what is reserved by a client of %s that is connected since %v", m.name, o.name, age)
 		}
 	}
@@ -340,6 +340,7 @@ func (p plan) run(t *testing.T) (o outcome) {
 		synctest.Test(t, func(t *testing.T) {
 			cryptotest.SetGlobalRandom(t, p.seed)
 			c = newCluster(t, p)
+			predetermine(p.seed)
 			rec = faults.NewRecorder()
 			rec.Dial, rec.Pause, rec.Silent = c.dial, 400*time.Millisecond, c.silent
 			c.recorder = rec

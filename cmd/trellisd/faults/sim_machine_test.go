@@ -53,7 +53,6 @@ type process struct {
 	began   time.Time
 	member  *cluster.Member
 	queue   *cluster.Queue
-	sockets *sockets
 	stop    context.CancelFunc
 	ended   chan struct{}
 	killed  atomic.Bool
@@ -207,17 +206,15 @@ func (c *group) newMachine(m member.Member, meta snapshot.Meta, addr string) (*m
 func (m *machine) start() error {
 	m.cluster.net.up(m.name)
 	p := &process{machine: m, began: time.Now(), ended: make(chan struct{})}
-	p.sockets = newSockets(p)
-	m.cluster.net.attach(m.name, p.sockets)
 	ticks := make(chan time.Time, 1)
 	fs := m.disk.fs
 	log := slog.New(&logger{process: p})
 	p.queue = cluster.NewQueue(cluster.QueueConfig{
 		Engine: engine.Config{MaxJobSize: maxJobSize, Shards: 1},
 		Reactor: reactor.Config{
-			MaxJobSize: maxJobSize, Extensions: true, Loops: 1, Log: log, BootTime: m.clock.now, Sleeper: p.sockets.sleeper,
+			MaxJobSize: maxJobSize, Extensions: true, Loops: 1, Log: log, BootTime: m.clock.now, Poller: m.cluster.net.newPoller,
 		},
-		Listen: p.sockets.listen, Mono: m.clock.now, Log: log, FreeMemory: func() {},
+		Listen: p.listen, Mono: m.clock.now, Log: log, FreeMemory: func() {},
 	})
 	var err error
 	p.member, err = cluster.Open(cluster.Config{
@@ -242,7 +239,6 @@ func (m *machine) start() error {
 		err := p.member.Run(ctx)
 		m.cluster.net.off(m.name, false)
 		_ = p.member.Close()
-		p.sockets.close()
 		m.world.note(m.name, fmt.Sprintf("the process has ended: %v", err), nil)
 		m.mu.Lock()
 		m.run, m.err = nil, err
@@ -286,7 +282,6 @@ func (q *watched) Serve(l *replica.Leadership) error {
 func (q *watched) Retire(l *replica.Leadership) {
 	q.process.changes.Add(1)
 	q.Queue.Retire(l)
-	q.process.sockets.turn() // clients are to hear of the reactor's end
 }
 
 // tick has time pass for a process until it ends.

@@ -22,9 +22,10 @@ type network struct {
 	down      map[string]bool
 	listeners map[string]*listener // by address
 	links     map[link]*condition
-	made      map[link]int        // connections so far
-	conns     []*conn             // that are not closed at both ends, by their beginnings
-	sockets   map[string]*sockets // of processes, by host
+	made      map[link]int // connections so far
+	conns     []*conn      // that are not closed at both ends, by their beginnings
+	sockets   []*socket    // by descriptor
+	unsent    []*conn      // with something to send
 }
 
 // link is one direction between two hosts.
@@ -38,10 +39,11 @@ type condition struct {
 }
 
 func newNetwork(w *world) *network {
-	return &network{
+	table.network = &network{
 		world: w, down: map[string]bool{}, listeners: map[string]*listener{},
-		links: map[link]*condition{}, made: map[link]int{}, sockets: map[string]*sockets{},
+		links: map[link]*condition{}, made: map[link]int{},
 	}
+	return table.network
 }
 
 // at returns the condition of a link. With mu held.
@@ -86,13 +88,6 @@ func (n *network) up(host string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.down[host] = false
-}
-
-// attach has a host's connections go on over the sockets of a process, where it wants some.
-func (n *network) attach(host string, s *sockets) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.sockets[host] = s
 }
 
 // off ends all connections of a host, and its listeners. If it is down, nobody is told.
@@ -152,6 +147,8 @@ type listener struct {
 	host     string
 	addr     string
 	arrivals chan *conn // closed with the listener
+	socket   *socket    // of a reactor that accepts; nil without one
+	server   *process   // that of the reactor
 }
 
 // backlog is how many connections wait to be accepted.
@@ -235,6 +232,9 @@ func (n *network) dial(ctx context.Context, from, to, addr string) (net.Conn, er
 		n.conns = append(n.conns, c)
 	}
 	l.arrivals <- c.peer
+	if l.socket != nil {
+		l.socket.look()
+	}
 	return c, nil
 }
 
@@ -270,8 +270,16 @@ type conn struct {
 	closed bool   // here
 
 	readable, writable side
-	notify             func()  // called when there is input, or its end, or room; nil does nothing
-	bridge             *bridge // to the socket over which it goes on; nil for none. Of the goroutine that has it
+
+	sockets []*socket // by which a reactor has it
+	trunk   bool      // a reactor has it that has not accepted it
+	own     int       // the descriptor of a trunk until Close; 0 for none
+	unsent  []byte    // that was written to them
+	resets  bool      // the peer is to be told of a reset
+	server  *process  // whose client it is; nil for none
+	role    int64     // server.changes, when it began
+	began   time.Time
+	judged  bool // the reactor has ended it
 }
 
 // side is what Read, or Write, waits for.
@@ -320,9 +328,7 @@ func (c *conn) arrive() {
 	c.away = c.away[1:]
 	c.bytes -= len(s.data)
 	wake(c.writable.token)
-	if c.bytes+len(s.data) >= window && c.notify != nil {
-		c.notify()
-	}
+	c.look()
 	switch {
 	case !c.peer.closed:
 		n.world.note(c.name, "", s.data)
@@ -348,14 +354,19 @@ func (c *conn) take(s segment) {
 
 func (c *conn) wake() {
 	wake(c.readable.token)
-	if c.notify != nil {
-		c.notify()
+	c.look()
+}
+
+// look has the pollers look at it.
+func (c *conn) look() {
+	for _, s := range c.sockets {
+		s.look()
 	}
 }
 
 // fail ends the connection at this end, behind what has come.
 func (c *conn) fail(err error) {
-	c.away, c.bytes, c.held = nil, 0, 0
+	c.away, c.bytes, c.held, c.unsent = nil, 0, 0, nil
 	if c.end == nil {
 		c.end = err
 	}
@@ -366,11 +377,11 @@ func (c *conn) fail(err error) {
 // abort closes this end, and tells the other one by a reset, or not.
 func (c *conn) abort(tell bool) {
 	c.closed, c.input = true, nil
-	c.away, c.bytes, c.held = nil, 0, 0
+	c.away, c.bytes, c.held, c.unsent = nil, 0, 0, nil
 	if tell {
 		c.send(segment{end: syscall.ECONNRESET})
 	}
-	wake(c.readable.token)
+	c.wake()
 	wake(c.writable.token)
 	if c.peer.closed {
 		c.forget()
@@ -380,48 +391,6 @@ func (c *conn) abort(tell bool) {
 // forget takes both ends out of the network's list.
 func (c *conn) forget() {
 	c.net.conns = slices.DeleteFunc(c.net.conns, func(o *conn) bool { return o == c || o == c.peer })
-}
-
-// reset closes this end, and tells the other one by a reset.
-func (c *conn) reset() {
-	c.net.mu.Lock()
-	defer c.net.mu.Unlock()
-	if !c.closed {
-		c.abort(true)
-	}
-}
-
-// watch has f called now, and whenever there is input, or its end. It must not wait.
-func (c *conn) watch(f func()) {
-	c.net.mu.Lock()
-	defer c.net.mu.Unlock()
-	c.notify = f
-	f()
-}
-
-// push sends bytes without waiting for room.
-func (c *conn) push(b []byte) {
-	c.net.mu.Lock()
-	defer c.net.mu.Unlock()
-	if !c.closed && !c.broken() {
-		c.send(segment{data: b})
-	}
-}
-
-// pull takes all input, and its end.
-func (c *conn) pull() ([]byte, error) {
-	c.net.mu.Lock()
-	defer c.net.mu.Unlock()
-	b := c.input
-	c.input = nil
-	return b, c.end
-}
-
-// room reports whether a Write would not wait.
-func (c *conn) room() bool {
-	c.net.mu.Lock()
-	defer c.net.mu.Unlock()
-	return c.closed || c.broken() || c.bytes < window
 }
 
 // CloseWrite tells the other end that no more comes.
@@ -502,30 +471,31 @@ func (s *side) await(w *world, by time.Time) error {
 }
 
 func (c *conn) Close() error {
-	if c.bridge != nil {
-		c.bridge.leave()
-		return nil
-	}
-	return c.finish()
-}
-
-// finish is Close of a connection that goes on over no socket.
-func (c *conn) finish() error {
 	c.net.mu.Lock()
 	defer c.net.mu.Unlock()
-	if c.closed {
+	if c.closed || c.trunk && c.own == 0 {
 		return net.ErrClosed
 	}
+	if c.trunk {
+		table.close(c.own)
+		c.own = 0
+	} else {
+		c.leave(io.EOF)
+	}
+	return nil
+}
+
+// leave closes this end, and tells the other one.
+func (c *conn) leave(end error) {
 	c.closed, c.input = true, nil
 	if !c.broken() {
-		c.send(segment{end: io.EOF})
+		c.send(segment{end: end})
 	}
 	if c.peer.closed {
 		c.forget()
 	}
-	wake(c.readable.token)
+	c.wake()
 	wake(c.writable.token)
-	return nil
 }
 
 func (c *conn) LocalAddr() net.Addr  { return address(c.link.from) }

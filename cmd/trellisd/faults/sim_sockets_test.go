@@ -2,359 +2,370 @@ package faults_test
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net"
-	"os"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"trellis/engine"
 	"trellis/reactor"
 )
 
-// sockets are those that a process has: its reactor reads and writes sockets of the system. What comes over the
-// network's connections is brought to them, and back, while its loop sleeps.
-type sockets struct {
-	network *network
-	process *process
-	epoll   int // reports which of them have output
+// sockets are those with which reactors serve connections of a network. They are reactor.Sockets: a process has one
+// table of descriptors, and one history at a time.
+type sockets struct{ *network }
 
-	mu      sync.Mutex        // guards what follows; it comes before the network's
-	bridges map[int32]*bridge // by descriptor
-	full    []*bridge         // whose socket has not taken all input
-	buffer  [64 << 10]byte
-	over    bool
+var table sockets
 
-	news struct {
-		sync.Mutex            // it comes behind the network's
-		bridges    []*bridge  // of whose connections something has come, or left
-		sleepers   []*sleeper // of all loops
+func init() {
+	reactor.Simulate(&table)
+	engine.KeepMemory()
+}
+
+// socket is a descriptor. The network's mu guards its fields.
+type socket struct {
+	fd       int
+	conn     *conn     // nil for a listener's
+	listener *listener // nil for a connection's
+	poller   *poller   // nil while none watches it
+	number   int32     // under which that reports it
+
+	input, end, output bool // what is reported
+	queued             bool // in poller.ready
+}
+
+// open makes a descriptor of a connection, or of a listener. With mu held.
+func (n *network) open(c *conn, l *listener) *socket {
+	s := &socket{fd: reactor.FirstSocket + len(n.sockets), conn: c, listener: l}
+	n.sockets = append(n.sockets, s)
+	if c != nil {
+		c.sockets = append(c.sockets, s)
 	}
+	return s
 }
 
-// bridge brings what comes over a connection of the network to a socket, and back.
-type bridge struct {
-	conn  *conn
-	fd    int
-	near  int    // the other end until the reactor has copied it; -1 is none
-	input []byte // that the socket has not taken
-	end   error  // that follows
-	told  bool   // sockets.news has it; guarded by that
-	ended bool   // the socket was told of the end
-	half  bool   // the socket sends no more
-	used  bool   // judge has looked
-	role  int64  // process.changes when the bridge was made
-	began time.Time
-}
-
-func newSockets(p *process) *sockets {
-	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-	if err != nil {
-		panic(err)
+// readable reports whether somebody who reads, or accepts, would find something.
+func (s *socket) readable() bool {
+	if s.conn == nil {
+		return len(s.listener.arrivals) > 0
 	}
-	return &sockets{network: p.machine.cluster.net, process: p, epoll: fd, bridges: map[int32]*bridge{}}
+	return len(s.conn.input) > 0 || s.ended()
 }
 
-// sleeper is where a loop of the process sleeps.
-type sleeper struct {
-	sockets *sockets
-	token   chan struct{} // has one when it should look again
-	woken   atomic.Bool
-}
+func (s *socket) ended() bool { return s.conn != nil && (s.conn.end != nil || s.conn.closed) }
 
-func (s *sockets) sleeper() reactor.Sleeper {
-	l := &sleeper{sockets: s, token: make(chan struct{}, 1)}
-	s.news.Lock()
-	defer s.news.Unlock()
-	s.news.sleepers = append(s.news.sleepers, l)
-	return l
-}
+// writable reports whether somebody who writes would not wait.
+func (s *socket) writable() bool { return s.conn.room() > 0 || s.conn.closed || s.conn.broken() }
 
-// Sleep implements reactor.Sleeper.
-func (l *sleeper) Sleep() {
-	for {
-		l.sockets.turn()
-		if l.woken.Swap(false) {
-			return
+// look has the poller look at the socket.
+func (s *socket) look() {
+	if p := s.poller; p != nil {
+		if !s.queued {
+			s.queued = true
+			p.ready = append(p.ready, s)
 		}
-		<-l.token
+		wake(p.token)
 	}
 }
 
-// Wake implements reactor.Sleeper.
-func (l *sleeper) Wake() {
-	l.woken.Store(true)
-	wake(l.token)
-}
+// room is how many bytes a Write takes. With the network's mu held.
+func (c *conn) room() int { return window - c.bytes - len(c.unsent) }
 
-// add makes a bridge between a connection and a socket.
-func (s *sockets) add(c *conn, fd, near int) *bridge {
-	b := &bridge{conn: c, fd: fd, near: near, role: s.process.changes.Load(), began: time.Now()}
-	s.mu.Lock()
-	s.bridges[int32(fd)] = b
-	s.watch(unix.EPOLL_CTL_ADD, fd, unix.EPOLLIN|unix.EPOLLRDHUP)
-	s.mu.Unlock()
-	return b
-}
+// of is what has a descriptor. With mu held.
+func (t *sockets) of(fd int) *socket { return t.sockets[fd-reactor.FirstSocket] }
 
-func (s *sockets) watch(op, fd int, events uint32) {
-	if err := unix.EpollCtl(s.epoll, op, fd, &unix.EpollEvent{Fd: int32(fd), Events: events}); err != nil {
-		panic(err)
-	}
-}
-
-// tell has the bridge looked at. It does not wait.
-func (s *sockets) tell(b *bridge) {
-	s.news.Lock()
-	defer s.news.Unlock()
-	if !b.told {
-		b.told = true
-		s.news.bridges = append(s.news.bridges, b)
-	}
-	for _, l := range s.news.sleepers {
-		wake(l.token)
-	}
-}
-
-// turn brings what there is to the other end.
-func (s *sockets) turn() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over {
-		return
-	}
-	s.news.Lock()
-	news := s.news.bridges
-	s.news.bridges = nil
-	for _, b := range news {
-		b.told = false
-	}
-	s.news.Unlock()
-	full := s.full
-	s.full = nil
-	moved := false
-	for _, b := range append(full, news...) {
-		moved = s.bring(b) || moved
-	}
-	var events [64]unix.EpollEvent
-	n, _ := raw(unix.SYS_EPOLL_PWAIT, s.epoll, unsafe.Pointer(&events[0]), len(events))
-	for _, e := range events[:max(0, n)] {
-		if b := s.bridges[e.Fd]; b != nil {
-			moved = s.fetch(b, e.Events) || moved
+// Accept implements reactor.Sockets.
+func (t *sockets) Accept(fd int) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.of(fd).listener
+	select {
+	case c, ok := <-l.arrivals:
+		if ok {
+			c.server, c.role, c.began = l.server, l.server.changes.Load(), time.Now()
+			return t.open(c, nil).fd, nil
 		}
+	default:
 	}
-	if !moved {
-		return
-	}
-	s.news.Lock()
-	defer s.news.Unlock()
-	for _, l := range s.news.sleepers {
-		l.Wake()
-	}
+	return -1, unix.EAGAIN
 }
 
-// bring brings to a socket what has come for it. It reports whether the reactor may find something new.
-func (s *sockets) bring(b *bridge) (moved bool) {
-	if s.bridges[int32(b.fd)] != b || b.ended {
-		return false
-	}
-	if len(b.input) == 0 {
-		b.input, b.end = b.conn.pull()
-	}
-	for len(b.input) > 0 {
-		n, err := raw(unix.SYS_WRITE, b.fd, unsafe.Pointer(&b.input[0]), len(b.input))
-		switch {
-		case err == unix.EAGAIN:
-			s.full = append(s.full, b)
-			return moved
-		case err != nil:
-			b.input = nil // fetch sees the end
-		default:
-			b.input, moved = b.input[n:], true
-		}
-	}
+// Read implements reactor.Sockets.
+func (t *sockets) Read(fd int, p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.of(fd).conn
 	switch {
-	case b.end == io.EOF:
-		b.ended = true
-		_ = unix.Shutdown(b.fd, unix.SHUT_WR)
-		return true
-	case b.end != nil:
-		s.drop(b)
-		return true
+	case c.closed:
+		return 0, unix.EBADF
+	case len(c.input) > 0:
+		n := copy(p, c.input)
+		c.input = c.input[n:]
+		return n, nil
+	case c.end == nil:
+		return 0, unix.EAGAIN
+	case c.end == io.EOF:
+		return 0, nil
 	}
-	return moved
+	return 0, unix.ECONNRESET
 }
 
-// fetch takes from a socket what it has sent, as far as the network takes it.
-func (s *sockets) fetch(b *bridge, events uint32) (moved bool) {
-	for b.conn.room() && !b.half {
-		n, err := raw(unix.SYS_READ, b.fd, unsafe.Pointer(&s.buffer[0]), len(s.buffer))
-		switch {
-		case n > 0:
-			b.conn.push(slices.Clone(s.buffer[:n]))
-			moved = true
-			if n < len(s.buffer) && events&unix.EPOLLRDHUP == 0 {
-				return moved
-			}
-			continue
-		case err == unix.EAGAIN:
-			return moved
-		}
-		s.judge(b)
-		switch {
-		case err == nil && events&unix.EPOLLHUP == 0:
-			b.half = true
-			_ = b.conn.CloseWrite()
-			s.watch(unix.EPOLL_CTL_MOD, b.fd, 0)
-			return moved
-		case err == nil:
-			b.conn.finish()
-		default:
-			b.conn.reset()
-		}
-		s.drop(b)
-		return true
+// Unread implements reactor.Sockets.
+func (t *sockets) Unread(fd int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.of(fd).readable()
+}
+
+// Write implements reactor.Sockets. What is written is sent when a loop sleeps.
+func (t *sockets) Write(fd int, p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.of(fd).conn
+	if c.closed || c.broken() {
+		return 0, unix.EPIPE
 	}
-	if b.half && events&unix.EPOLLHUP != 0 {
-		b.conn.finish()
-		s.drop(b)
+	n := min(len(p), c.room())
+	if n <= 0 {
+		return 0, unix.EAGAIN
 	}
-	return moved
+	if len(c.unsent) == 0 {
+		t.unsent = append(t.unsent, c)
+	}
+	c.unsent = append(c.unsent, p[:n]...)
+	return n, nil
+}
+
+// flush sends what was written to sockets.
+func (n *network) flush() {
+	for _, c := range n.unsent {
+		c.flush()
+	}
+	clear(n.unsent)
+	n.unsent = n.unsent[:0]
+}
+
+func (c *conn) flush() {
+	const most = 64 << 10 // in a segment
+	for b := range slices.Chunk(c.unsent, most) {
+		c.send(segment{data: b})
+	}
+	c.unsent = nil
+}
+
+// EndOutput implements reactor.Sockets.
+func (t *sockets) EndOutput(fd int) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.of(fd).conn; !c.closed && !c.broken() {
+		c.judge()
+		c.flush()
+		c.send(segment{end: io.EOF})
+	}
+	return nil
+}
+
+// ResetOnClose implements reactor.Sockets.
+func (t *sockets) ResetOnClose(fd int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.of(fd).conn.resets = true
+}
+
+// Duplicate implements reactor.Sockets.
+func (t *sockets) Duplicate(fd int) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.open(t.of(fd).conn, nil).fd, nil
+}
+
+// Close implements reactor.Sockets.
+func (t *sockets) Close(fd int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.close(fd)
+}
+
+func (t *sockets) close(fd int) {
+	s := t.of(fd)
+	c := s.conn
+	s.poller = nil
+	c.sockets = slices.DeleteFunc(c.sockets, func(o *socket) bool { return o == s })
+	if len(c.sockets) > 0 || c.closed {
+		return
+	}
+	c.judge()
+	end := io.EOF
+	if c.resets || len(c.input) > 0 {
+		end = syscall.ECONNRESET
+	}
+	if !c.resets {
+		c.flush()
+	}
+	c.leave(end)
 }
 
 // judge looks at why the reactor ends a connection: clients of a member that lives and has not led get an answer to
 // each command, if all that happens is that leaders change.
-func (s *sockets) judge(b *bridge) {
-	p := s.process
-	c := p.machine.cluster
-	lives := !p.killed.Load() && b.role == p.changes.Load() && b.role%2 == 0
-	if c.plan.calm && b.conn.link.to == clientHost && b.end == nil && lives && !b.used {
-		c.wrong("%s has ended the connection %s of a client", p.machine.name, b.conn.name)
+func (c *conn) judge() {
+	p := c.server
+	if p == nil || c.judged {
+		return
 	}
-	b.used = true
+	c.judged = true
+	lives := !p.killed.Load() && c.role == p.changes.Load() && c.role%2 == 0
+	if g := p.machine.cluster; g.plan.calm && c.end == nil && lives {
+		g.wrong("%s has ended the connection %s of a client", p.machine.name, c.name)
+	}
 }
 
-// oldest is for how long the client is connected that is connected for longest.
-func (s *sockets) oldest() (age time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, b := range s.bridges {
-		if b.conn.link.to == clientHost && !b.half {
-			age = max(age, time.Since(b.began))
+// oldest is for how long the client of a process is connected that is connected for longest.
+func (n *network) oldest(p *process) (age time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range n.conns {
+		if c.server == p && !c.judged && !c.closed {
+			age = max(age, time.Since(c.began))
 		}
 	}
 	return age
 }
 
-// drop closes the socket of a bridge.
-func (s *sockets) drop(b *bridge) {
-	delete(s.bridges, int32(b.fd))
-	_ = unix.Close(b.fd)
-	b.conn.finish()
+// poller is what a loop polls. The network's mu guards what is not said to be otherwise.
+type poller struct {
+	net   *network
+	token chan struct{} // has one when the loop should look again; does not change
+	woken atomic.Bool
+	ready []*socket // of which there may be something to report
 }
 
-// raw is a system call that does not wait. The runtime is not told of it: it might have another goroutine run
-// meanwhile.
-func raw(number uintptr, fd int, p unsafe.Pointer, n int) (int, error) {
-	r, _, errno := unix.RawSyscall6(number, uintptr(fd), uintptr(p), uintptr(n), 0, 0, 0)
-	if errno != 0 {
-		return -1, errno
+func (n *network) newPoller() reactor.Poller { return &poller{net: n, token: make(chan struct{}, 1)} }
+
+// Watch implements reactor.Poller.
+func (p *poller) Watch(fd int, number int32, input, end bool) {
+	p.net.mu.Lock()
+	defer p.net.mu.Unlock()
+	s := table.of(fd)
+	s.number, s.input, s.end, s.output = number, input, end, s.output && (input || end)
+	s.poller = p
+	s.look()
+}
+
+// AwaitOutput implements reactor.Poller.
+func (p *poller) AwaitOutput(fd int) {
+	p.net.mu.Lock()
+	defer p.net.mu.Unlock()
+	s := table.of(fd)
+	s.poller, s.output = p, true
+	s.look()
+}
+
+// Poll implements reactor.Poller.
+func (p *poller) Poll(reports []reactor.Report) (n int) {
+	p.net.mu.Lock()
+	defer p.net.mu.Unlock()
+	most := min(len(p.ready), len(reports)/2)
+	again := slices.Clone(p.ready[most:])
+	for _, s := range p.ready[:most] {
+		input, end := s.input && s.readable(), (s.input || s.end) && s.ended()
+		if s.queued = s.poller == p && (input || end); s.queued {
+			reports[n] = reactor.Report{FD: s.fd, Number: s.number, Input: input, End: end}
+			again = append(again, s)
+			n++
+		}
+		if s.poller == p && s.output && s.writable() {
+			reports[n] = reactor.Report{FD: s.fd, Output: true}
+			s.output = false
+			n++
+		}
 	}
-	return int(r), nil
+	p.ready = again
+	return n
 }
 
-// close closes all sockets: the process has ended.
-func (s *sockets) close() {
-	s.turn()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.over = true
-	for _, b := range s.bridges {
-		_ = unix.Close(b.fd)
+// Sleep implements reactor.Poller.
+func (p *poller) Sleep() {
+	for {
+		p.net.mu.Lock()
+		p.net.flush()
+		p.ready = slices.DeleteFunc(p.ready, func(s *socket) bool {
+			x := s.input && s.readable() || s.end && s.ended() || s.output && s.writable()
+			s.queued = s.poller == p && x
+			return !s.queued
+		})
+		found := len(p.ready) > 0
+		p.net.mu.Unlock()
+		if p.woken.Swap(false) || found {
+			return
+		}
+		<-p.token
 	}
-	_ = unix.Close(s.epoll)
 }
 
-// port is where clients connect: the reactor accepts on a socket of the system.
+// Wake implements reactor.Poller.
+func (p *poller) Wake() {
+	p.woken.Store(true)
+	wake(p.token)
+}
+
+// port is where clients connect. It is its own syscall.RawConn.
 type port struct {
-	*net.UnixListener
-	network *network
-	addr    string
+	*listener
+	closed atomic.Bool
 }
 
-// Addr is not that of the socket, whose name is another one in each run.
+var errRaw = errors.New("a descriptor is neither read nor written here")
+
+func (p *port) Read(func(uintptr) bool) error  { return errRaw }
+func (p *port) Write(func(uintptr) bool) error { return errRaw }
+
+func (p *port) Control(f func(fd uintptr)) error {
+	if p.closed.Load() {
+		return net.ErrClosed
+	}
+	f(uintptr(p.socket.fd))
+	return nil
+}
+
+// SyscallConn implements syscall.Conn.
+func (p *port) SyscallConn() (syscall.RawConn, error) { return p, nil }
+
+// Addr is that of a socket that has no options.
 func (p *port) Addr() net.Addr { return &net.UnixAddr{Net: "unix", Name: p.addr} }
 
 func (p *port) Close() error {
-	p.network.unlisten(p.addr)
-	return p.UnixListener.Close()
+	p.closed.Store(true)
+	return p.listener.Close()
 }
 
 // listen opens the port.
-func (s *sockets) listen() (plain, tls []net.Listener, err error) {
-	name := fmt.Sprintf("@trellis-sim-%d-%s", os.Getpid(), s.process.machine.name)
-	l, err := net.Listen("unix", name)
-	if err != nil {
-		return nil, nil, err
-	}
-	from := s.network.listen(s.process.machine.name, s.process.machine.addr)
-	go func() {
-		for c := range from.arrivals {
-			fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-			if err == nil {
-				err = unix.Connect(fd, &unix.SockaddrUnix{Name: name})
-			}
-			if err != nil {
-				_ = unix.Close(fd)
-				c.reset()
-				continue
-			}
-			s.begin(s.add(c, fd, -1))
-		}
-	}()
-	return []net.Listener{&port{l.(*net.UnixListener), s.network, s.process.machine.addr}}, nil, nil
+func (p *process) listen() (plain, tls []net.Listener, err error) {
+	n := p.machine.cluster.net
+	l := n.listen(p.machine.name, p.machine.addr)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	l.server, l.socket = p, n.open(nil, l)
+	return []net.Listener{&port{listener: l}}, nil, nil
 }
 
-// begin has the bridge looked at whenever there is something.
-func (s *sockets) begin(b *bridge) { b.conn.watch(func() { s.tell(b) }) }
-
-// descriptor is that of a socket to which a connection is brought.
+// descriptor is that of a socket.
 type descriptor int
-
-var errRaw = errors.New("a descriptor is copied only")
 
 func (d descriptor) Control(f func(fd uintptr)) error { f(uintptr(d)); return nil }
 func (d descriptor) Read(func(uintptr) bool) error    { return errRaw }
 func (d descriptor) Write(func(uintptr) bool) error   { return errRaw }
 
-// SyscallConn has the connection go on over a socket of the system's, one of whose ends has the descriptor.
+// SyscallConn gives the connection a descriptor, with which it goes on when Close has been called.
 func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	c.net.mu.Lock()
-	s := c.net.sockets[c.link.from]
-	closed := c.closed
-	c.net.mu.Unlock()
-	if closed {
+	defer c.net.mu.Unlock()
+	if c.closed {
 		return nil, net.ErrClosed
 	}
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	c.bridge = s.add(c, fds[0], fds[1])
-	s.begin(c.bridge)
-	return descriptor(fds[1]), nil
-}
-
-// leave closes the end that the reactor has copied.
-func (b *bridge) leave() {
-	if b.near >= 0 {
-		_ = unix.Close(b.near)
-		b.near = -1
-	}
+	c.trunk, c.own = true, c.net.open(c, nil).fd
+	return descriptor(c.own), nil
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -44,10 +43,7 @@ func (w *world) instant(d time.Duration) time.Duration {
 
 // after runs f once about d has passed. f must not wait.
 func (w *world) after(d time.Duration, f func()) *time.Timer {
-	return time.AfterFunc(w.instant(d), func() {
-		runtime.Gosched() // begins a slice of the processor's time
-		f()
-	})
+	return time.AfterFunc(w.instant(d), f)
 }
 
 // sleep waits for about d.

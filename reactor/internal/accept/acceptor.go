@@ -48,6 +48,7 @@ type Config struct {
 	ProxyFrom      []netip.Prefix // the addresses of proxies that may connect to a Proxied listener
 	Handshake      time.Duration  // how long a handshake may take; 0 means 10 s
 	Alert          time.Duration  // how long a client may read why its handshake has failed; 0 means 1 s
+	Simulated      bool           // sockets are a simulation's, which has always descriptors left
 	Log            *slog.Logger
 }
 
@@ -100,7 +101,9 @@ func newAcceptor(cfg Config, h hooks) *Acceptor {
 		listening: make(map[*listener]struct{}),
 	}
 	a.handshakes.init(cfg.MaxConnections)
-	a.spare.hold() // tried again whenever it is needed
+	if !cfg.Simulated {
+		a.spare.hold() // tried again whenever it is needed
+	}
 	return a
 }
 

@@ -1,6 +1,10 @@
 package accept
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"trellis/reactor/internal/sockets"
+)
 
 // option is a socket's option with a whole number for its value.
 type option struct{ level, name, value int }
@@ -18,6 +22,9 @@ func (a *Acceptor) disconnect() {
 // disconnect makes the system refuse clients, and resets those that were not accepted yet. TCP does so by itself, but a
 // Unix socket keeps them until it is closed.
 func disconnect(listener int) {
+	if sockets.Of(listener) != nil {
+		return // nobody's loop hangs
+	}
 	if err := unix.Shutdown(listener, unix.SHUT_RDWR); err != nil {
 		return
 	}

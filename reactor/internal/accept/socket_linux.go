@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"trellis/reactor/internal/sockets"
 )
 
 // optionsInherited says that a connection begins with the options that its listener has at that time, keep-alive's
@@ -31,6 +33,9 @@ func prepareTCP(listener int, silence time.Duration) ([]option, error) {
 
 // acceptFD accepts a connection without waiting. Nobody asks for its address.
 func acceptFD(listener int) (int, error) {
+	if s := sockets.Of(listener); s != nil {
+		return s.Accept(listener)
+	}
 	const flags = unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC
 	// It does not block, so that the scheduler need not know of it.
 	fd, _, errno := unix.RawSyscall6(unix.SYS_ACCEPT4, uintptr(listener), 0, 0, flags, 0, 0)

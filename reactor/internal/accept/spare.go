@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"trellis/reactor/internal/sockets"
 )
 
 // spare is a descriptor that is held in reserve for a connection that is to go on under another descriptor. All loops
@@ -33,6 +35,9 @@ func (p *spare) release() {
 
 // duplicate returns a copy of fd, at the cost of the one in reserve when no other is left.
 func (p *spare) duplicate(fd int) (int, error) {
+	if s := sockets.Of(fd); s != nil {
+		return s.Duplicate(fd)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n, err := duplicate(fd)

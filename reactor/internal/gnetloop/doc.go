@@ -39,4 +39,9 @@
 // gnet's build tag poll_opt, whose poller keeps pointers with the descriptors.
 //
 // Connections are made without addresses, which gnet needs for nothing else than to show them.
+//
+// # In a simulation
+//
+// A loop with a [Poller] has nothing of gnet, and makes no system calls: its sockets are those of package sockets. What
+// it does with a report is what gnet does. It is for Linux.
 package gnetloop

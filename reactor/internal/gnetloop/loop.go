@@ -38,16 +38,6 @@ type Conn interface {
 	Closing(err error)
 }
 
-// Sleeper is how a loop waits until there may be something to report. A simulation has one, whose clock goes on while
-// everybody sleeps.
-type Sleeper interface {
-	// Sleep returns behind a call of Wake that no Sleep has returned behind, or when a descriptor may be readable or
-	// writable. The loop calls it.
-	Sleep()
-	// Wake does not block. Any goroutine may call it.
-	Wake()
-}
-
 const (
 	// maxReports is how many descriptors one poll reports at most.
 	maxReports = 128
@@ -62,12 +52,12 @@ const (
 // say otherwise.
 type Loop struct {
 	// These do not change.
-	client  *gnet.Client
-	el      gnet.EventLoop
-	ptr     unsafe.Pointer // el, as gnet's functions want it
-	poller  poller
-	sleeper Sleeper // nil if the loop waits in the system's poller
-	fatal   func(why string, attrs ...any)
+	client    interface{ Stop() error } // a gnet.Client
+	el        gnet.EventLoop
+	ptr       unsafe.Pointer // el, as gnet's functions want it
+	poller    poller
+	simulated *simulated // in place of these; nil except in a simulation
+	fatal     func(why string, attrs ...any)
 
 	waker  waker
 	ending atomic.Bool // Run is to return
@@ -102,9 +92,7 @@ func (l *Loop) run() {
 			l.waker.woken.Store(false) // before the handler looks at what others have left
 		}
 		l.handler.Round(woken)
-		for i := range l.events[:n] {
-			l.report(&l.events[i])
-		}
+		l.reportAll(n)
 		for more := true; more; more = len(l.closing) > 0 {
 			for i := 0; i < len(l.closing); i++ { // closing one may end others
 				_ = l.el.Close(l.closing[i])
@@ -116,32 +104,53 @@ func (l *Loop) run() {
 	}
 }
 
+// reportAll deals with what the last poll has found.
+func (l *Loop) reportAll(n int) {
+	if s := l.simulated; s != nil {
+		for i := range s.reports[:n] {
+			s.report(&s.reports[i])
+		}
+		return
+	}
+	for i := range l.events[:n] {
+		l.report(&l.events[i])
+	}
+}
+
 // wait polls. It sleeps when there is nothing to report and the loop was not woken.
 func (l *Loop) wait() (n int, err error) {
-	if now := time.Now(); l.sleeper == nil && now.Sub(l.yielded) >= yieldInterval {
+	if now := time.Now(); l.simulated == nil && now.Sub(l.yielded) >= yieldInterval {
 		l.yielded = now
 		runtime.Gosched()
 	}
 	// While there is much to do, there is more when that is done.
 	if l.found > 1 || l.waker.woken.Load() {
-		if l.found, err = l.poller.poll(l.events, false); l.found > 0 || err != nil {
+		if l.found, err = l.poll(false); l.found > 0 || err != nil {
 			return l.found, err
 		}
 	}
 	l.found = 0 // Wake may be called just now, and what was reported is old
 	if l.waker.mayRest() {
-		if l.sleeper != nil {
-			l.sleeper.Sleep()
-		}
-		l.found, err = l.poller.poll(l.events, l.sleeper == nil)
+		l.found, err = l.poll(true)
 	}
 	l.waker.awake.Store(true)
 	return l.found, err
 }
 
+func (l *Loop) poll(wait bool) (n int, err error) {
+	if l.simulated != nil {
+		return l.simulated.poll(wait), nil
+	}
+	return l.poller.poll(l.events, wait)
+}
+
 // Adopt registers the connected stream socket fd, which must be non-blocking, with the loop.
 // fd is the loop's from then on: when Adopt fails it is closed.
 func (l *Loop) Adopt(fd int, c Conn) error {
+	if l.simulated != nil {
+		l.simulated.adopt(fd, c)
+		return nil
+	}
 	l.adopting = c
 	if err := register0(l.ptr, newStreamConn("tcp", fd, l.ptr, nil, nil, nil)); err != nil {
 		return fmt.Errorf("gnetloop: registering a descriptor with an event loop: %w", err)
@@ -205,8 +214,8 @@ func (l *Loop) Wake() {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	if w.open && !w.awake.Load() {
-		if l.sleeper != nil {
-			l.sleeper.Wake()
+		if l.simulated != nil {
+			l.simulated.poller.Wake()
 		} else if err := l.poller.interrupt(); err != nil {
 			// Sessions might sleep for ever.
 			l.fatal("an event loop cannot be woken", "error", err)

@@ -95,6 +95,10 @@ func (l *Loop) reportOutput() {
 // AwaitOutput asks for one report of fd when it can be written to. again tells that this is not
 // the first time, and that ForgetOutput, which has to come before fd is closed, was not called since.
 func (l *Loop) AwaitOutput(fd int, again bool) error {
+	if l.simulated != nil {
+		l.simulated.poller.AwaitOutput(fd)
+		return nil
+	}
 	op := unix.EPOLL_CTL_ADD
 	if again {
 		op = unix.EPOLL_CTL_MOD
@@ -104,7 +108,11 @@ func (l *Loop) AwaitOutput(fd int, again bool) error {
 }
 
 // ForgetOutput undoes AwaitOutput.
-func (l *Loop) ForgetOutput(fd int) { _ = unix.EpollCtl(l.poller.output, unix.EPOLL_CTL_DEL, fd, nil) }
+func (l *Loop) ForgetOutput(fd int) {
+	if l.simulated == nil { // there, the end of what is watched is that of output, too
+		_ = unix.EpollCtl(l.poller.output, unix.EPOLL_CTL_DEL, fd, nil)
+	}
+}
 
 // interrupt makes a poll that waits return.
 func (p *poller) interrupt() error {
@@ -123,18 +131,18 @@ func (p *poller) interrupt() error {
 // Pause stops reading from a connection. The peer's end of sending is still noticed: gnet then
 // takes the connection for ended without reading what is left.
 func (l *Loop) Pause(fd int) error {
-	return l.poller.control(unix.EPOLL_CTL_MOD, fd, unix.EpollEvent{Fd: int32(fd), Events: unix.EPOLLRDHUP})
+	return l.control(unix.EPOLL_CTL_MOD, fd, unix.EpollEvent{Fd: int32(fd), Events: unix.EPOLLRDHUP})
 }
 
 // Resume undoes Pause. The events are those that gnet registers for.
 func (l *Loop) Resume(fd int) error {
-	return l.poller.control(unix.EPOLL_CTL_MOD, fd, unix.EpollEvent{Fd: int32(fd), Events: unix.EPOLLIN | unix.EPOLLPRI})
+	return l.control(unix.EPOLL_CTL_MOD, fd, unix.EpollEvent{Fd: int32(fd), Events: unix.EPOLLIN | unix.EPOLLPRI})
 }
 
 // Watch has the loop report a descriptor that is none of its connections, for as long as it has
 // input. Several may have the same number.
 func (l *Loop) Watch(fd int, number int32) error {
-	return l.poller.control(unix.EPOLL_CTL_ADD, fd, unix.EpollEvent{Fd: byNumber, Pad: number, Events: unix.EPOLLIN})
+	return l.control(unix.EPOLL_CTL_ADD, fd, unix.EpollEvent{Fd: byNumber, Pad: number, Events: unix.EPOLLIN})
 }
 
 // WatchNews is Watch for reports of input each time when more has come, and of the end.
@@ -149,11 +157,20 @@ func (l *Loop) WatchAgain(fd int, number int32) error {
 
 func (l *Loop) watchNews(op, fd int, number int32) error {
 	const events = unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLET
-	return l.poller.control(op, fd, unix.EpollEvent{Fd: byNumber, Pad: number, Events: events})
+	return l.control(op, fd, unix.EpollEvent{Fd: byNumber, Pad: number, Events: events})
 }
 
 // Unwatch undoes Watch and WatchNews. Any goroutine may call it.
-func (l *Loop) Unwatch(fd int) error { return unix.EpollCtl(l.poller.fd, unix.EPOLL_CTL_DEL, fd, nil) }
+func (l *Loop) Unwatch(fd int) error { return l.control(unix.EPOLL_CTL_DEL, fd, unix.EpollEvent{}) }
+
+// control has the poller, or that of a simulation, report a descriptor.
+func (l *Loop) control(op, fd int, ev unix.EpollEvent) error {
+	if l.simulated != nil {
+		l.simulated.poller.Watch(fd, ev.Pad, ev.Events&unix.EPOLLIN != 0, ev.Events&unix.EPOLLRDHUP != 0)
+		return nil
+	}
+	return l.poller.control(op, fd, ev)
+}
 
 func (p *poller) control(op, fd int, ev unix.EpollEvent) error {
 	return unix.EpollCtl(p.fd, op, fd, &ev)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/panjf2000/gnet/v2"
 	gneterrors "github.com/panjf2000/gnet/v2/pkg/errors"
+	"github.com/panjf2000/gnet/v2/pkg/pool/goroutine"
 	"golang.org/x/sys/unix"
 )
 
@@ -26,13 +27,17 @@ type Config struct {
 	Loops int
 	// ReadSize is the most bytes that one read brings.
 	ReadSize int
-	// Sleeper makes the one of a loop. Nil is the system's poller.
-	Sleeper func() Sleeper
+	// Poller makes the one of a loop in a simulation. Nil is the system's.
+	Poller func() Poller
 	// Log gets what gnet has to say. gnet has one logger for the process: it is that of the last Start.
 	Log *slog.Logger
 	// Fatal is called when a loop cannot go on.
 	Fatal func(why string, attrs ...any)
 }
+
+// gnet has goroutines at hand for connections that it is given by their net.Conn, and looks twice a second whether
+// there are too many. It is given none.
+func init() { goroutine.DefaultWorkerPool.Release() }
 
 // unsupported is why the loops cannot be run in this build; nil if they can.
 var unsupported error
@@ -55,6 +60,9 @@ func Start(cfg Config) (_ []*Loop, err error) {
 
 // start starts a gnet client with one event loop, so that gnet's callbacks know their loop.
 func start(cfg *Config) (*Loop, error) {
+	if cfg.Poller != nil {
+		return simulate(cfg), nil
+	}
 	l := &Loop{fatal: cfg.Fatal, conns: make(map[int32]gnet.Conn)}
 	client, err := gnet.NewClient(&events{loop: l},
 		gnet.WithNumEventLoop(1),
@@ -68,14 +76,11 @@ func start(cfg *Config) (*Loop, error) {
 		return nil, err
 	}
 	l.client = client
-	if err := l.find(); err != nil {
+	if err := l.find(client); err != nil {
 		return nil, errors.Join(fmt.Errorf("gnetloop: gnet is not the version that is known here: %w", err), client.Stop())
 	}
 	if err := l.poller.open(); err != nil {
 		return nil, errors.Join(err, client.Stop())
-	}
-	if cfg.Sleeper != nil {
-		l.sleeper = cfg.Sleeper()
 	}
 	l.waker.open = true
 	return l, nil
@@ -91,14 +96,16 @@ func Stop(loops []*Loop) (err error) {
 	}
 	for _, l := range loops {
 		err = errors.Join(err, l.client.Stop())
-		l.poller.close()
+		if l.simulated == nil {
+			l.poller.close()
+		}
 	}
 	return err
 }
 
 // find takes the event loop, and its poller's descriptors, out of gnet's fields.
-func (l *Loop) find() error {
-	el, err := field(reflect.ValueOf(l.client), "eng", "eventLoops", "eventLoops")
+func (l *Loop) find(client *gnet.Client) error {
+	el, err := field(reflect.ValueOf(client), "eng", "eventLoops", "eventLoops")
 	if err != nil {
 		return err
 	}

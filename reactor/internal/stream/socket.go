@@ -4,10 +4,15 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"trellis/reactor/internal/sockets"
 )
 
 // Read reads what fd, a socket, has. n is 0 at the end of the input.
 func Read(fd int, p []byte) (n int, err error) {
+	if s := sockets.Of(fd); s != nil {
+		return s.Read(fd, p)
+	}
 	for {
 		n, err = unix.Read(fd, p)
 		if err != unix.EINTR {
@@ -18,6 +23,10 @@ func Read(fd int, p []byte) (n int, err error) {
 
 // Reset has the system throw away what fd, a socket, has not sent, and tell the peer so, when it is closed.
 func Reset(fd int) {
+	if s := sockets.Of(fd); s != nil {
+		s.ResetOnClose(fd)
+		return
+	}
 	// It may have ended, and then there is nobody to tell.
 	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 }
@@ -56,6 +65,9 @@ func (s *Stream) Awaited() bool {
 func (ss *Streams) Quiet(s *Stream) bool {
 	if s.intake >= finished || s.Owes() || ss.Sendable(s) || s.HasInput() {
 		return false
+	}
+	if sim := sockets.Of(int(s.fd)); sim != nil {
+		return !sim.Unread(int(s.fd))
 	}
 	var p [1]byte
 	n, _, _ := unix.Recvfrom(int(s.fd), p[:], unix.MSG_PEEK)
@@ -205,7 +217,12 @@ func (ss *Streams) Detach(s *Stream) error {
 }
 
 // EndOutput tells a client on a socket that no more comes.
-func (s *Stream) EndOutput() error { return unix.Shutdown(int(s.fd), unix.SHUT_WR) }
+func (s *Stream) EndOutput() error {
+	if sim := sockets.Of(int(s.fd)); sim != nil {
+		return sim.EndOutput(int(s.fd))
+	}
+	return unix.Shutdown(int(s.fd), unix.SHUT_WR)
+}
 
 // ResetOnClose has the client told, when the stream is closed, that it was not answered.
 func (ss *Streams) ResetOnClose(s *Stream) {
@@ -228,7 +245,7 @@ func (ss *Streams) Close(s *Stream, reset bool) {
 		Reset(int(s.fd))
 	}
 	if s.intake == detached {
-		_ = unix.Close(int(s.fd))
+		sockets.Close(int(s.fd))
 		ss.cfg.Owner.DescriptorFreed()
 	}
 	if s.polled {
