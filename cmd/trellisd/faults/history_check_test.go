@@ -228,7 +228,7 @@ func (f *family) collect(history []Op) {
 func (f *family) check() error {
 	rng := rand.New(rand.NewPCG(0, 0))
 	began := time.Now()
-	for limit := time.Second; time.Since(began) < checkTime; limit *= 2 {
+	for limit := 50 * time.Millisecond; time.Since(began) < checkTime; limit *= 2 {
 		switch f.search(f.all, limit) {
 		case porcupine.Ok:
 			return nil

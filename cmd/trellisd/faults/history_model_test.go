@@ -189,6 +189,9 @@ func (s state) mayBeKeptBack(o *Op) bool {
 }
 
 func (ss states) with(job int, s state) states {
+	if ss[job] == s {
+		return ss
+	}
 	next := slices.Clone(ss)
 	next[job] = s
 	return next

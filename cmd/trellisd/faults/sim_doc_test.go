@@ -19,9 +19,9 @@
 //	bounds    what members may keep, and what may be left of them
 //	history   a cluster, clients (package faults), faults, and what must be true during and after them
 //
-// A reactor's loop polls a reactor.Poller, and its sockets are connections of the network: see reactor.Simulate. What it
-// has written is given to the network before it sleeps; it is woken when the network brings something. So no system call
-// is made during a history but some that the runtime is not told of, as for the name of a socket's peer.
+// A reactor's loop polls a reactor.Poller, and its sockets are connections of the network: see reactor.Simulate. What
+// it has written is given to the network before it sleeps; it is woken when the network brings something. So no system
+// call is made during a history but some that the runtime is not told of, as for the name of a socket's peer.
 //
 // Each fifth history is calm: all that happens is that leaders are killed, that they hand over, and that gateways are
 // without them for a second. Then a client of a member that lives and does not lead keeps its connection, and has an
@@ -32,11 +32,11 @@
 // With one processor, goroutines run in the order in which they become ready, unless the runtime interferes, or
 // chance does. So:
 //
-//   - The runtime's monitor sleeps (lull). It would interrupt a goroutine that seems to have run for 10 ms, as each does
-//     when the machine has given the processor to somebody else, and take the processor from one in a system call.
-//   - What the runtime draws by lot begins with the seed (draw): which of several ready cases of a select is taken, which
-//     timer of an instant fires first, and where the walk of a map begins. A map that has more than eight elements is
-//     walked in an order that differs from process to process even so, so whose order matters is sorted.
+//   - The runtime's monitor sleeps (lull). It would interrupt a goroutine that seems to have run for 10 ms, as each
+//     does when the machine has given the processor to somebody else, and take the processor from one in a system call.
+//   - What the runtime draws by lot begins with the seed (draw): which of several ready cases of a select is taken,
+//     which timer of an instant fires first, and where the walk of a map begins. A map that has more than eight elements
+//     is walked in an order that differs from process to process even so, so whose order matters is sorted.
 //   - No two events of the world happen at the same instant (world.after): the runtime fires timers of the same
 //     instant in a random order. What the program waits for begins at such an instant, and so does its end.
 //   - Each connection, disk and client has its own dice, which only the seed and its name decide.

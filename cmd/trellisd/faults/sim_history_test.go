@@ -348,6 +348,7 @@ func (p plan) run(t *testing.T) (o outcome) {
 			o.lasted = time.Since(c.world.began)
 		})
 	}()
+	rouse()
 	c.checkLeaderships()
 	history := rec.History()
 	if len(c.wrongs) == 0 { // otherwise nobody need look for an order of the commands, which may take long

@@ -118,7 +118,7 @@ func TestASeedIsPlayedAgain(t *testing.T) {
 		t.Skip("the race detector runs goroutines in an order that no seed decides")
 	}
 	undisturbed(t)
-	const tries = 3 // the runtime's monitor may be late to fall asleep
+	const tries = 5 // the runtime's monitor may be late to fall asleep
 	for s := uint64(1); s <= 3; s++ {
 		seen := map[uint64]bool{}
 		for again := true; again && len(seen) < tries; runtime.GC() {

@@ -1,0 +1,128 @@
+package faults_test
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// predetermine has the runtime do the same whenever a seed is played: it interrupts nobody, and draws the same lots. It
+// is so until somebody makes a system call that may block, or another thread runs goroutines.
+func predetermine(seed uint64) {
+	debug.SetGCPercent(-1)
+	lull()
+	draw(seed)
+}
+
+// lull has the runtime's monitor fall asleep, which has other goroutines run when one seems to have run for 10 ms. It
+// does so when no goroutine runs, and no timer is set; it looks each 10 ms or more often, and wakes with a system call
+// that may block.
+func lull() {
+	for range 50 {
+		err := unix.TimerfdSettime(alarm.fd, 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(12_000_000)}, nil)
+		if err == nil {
+			err = alarm.raw.Read(func(fd uintptr) bool {
+				var n [8]byte
+				_, _, e := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&n)), uintptr(len(n)))
+				return e != unix.EAGAIN
+			})
+		}
+		if err != nil {
+			panic(err)
+		}
+		if monitorSleeps() {
+			return
+		}
+	}
+}
+
+// monitor is a file that tells in which system call the runtime's monitor is. That has the first thread that the
+// runtime starts.
+var monitor = func() int {
+	threads, err := os.ReadDir("/proc/self/task")
+	if err == nil {
+		slices.SortFunc(threads, func(a, b os.DirEntry) int { // by their numbers
+			return cmp.Or(len(a.Name())-len(b.Name()), strings.Compare(a.Name(), b.Name()))
+		})
+		var fd int
+		name := filepath.Join("/proc/self/task", threads[1].Name(), "syscall")
+		if fd, err = unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
+			return fd
+		}
+	}
+	panic(err)
+}()
+
+// monitorSleeps reports whether the monitor waits to be woken, and not for some time only.
+func monitorSleeps() bool {
+	var text [8]byte
+	to, size := uintptr(unsafe.Pointer(&text)), uintptr(len(text))
+	n, _, _ := unix.RawSyscall6(unix.SYS_PREAD64, uintptr(monitor), to, size, 0, 0, 0)
+	call, _, _ := strings.Cut(string(text[:max(0, int(n))]), " ")
+	return call == strconv.Itoa(unix.SYS_FUTEX)
+}
+
+// rouse wakes the monitor, without which no timer interrupts a goroutine, and has the collector do its work.
+func rouse() {
+	_ = unix.Close(-1) // a system call that may block, of which the runtime is told
+	debug.SetGCPercent(100)
+}
+
+// alarm is a timer of the system's, of which the runtime does not know.
+var alarm = func() (a struct {
+	fd  int
+	raw syscall.RawConn
+},
+) {
+	var err error
+	if a.fd, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC); err == nil {
+		a.raw, err = os.NewFile(uintptr(a.fd), "alarm").SyscallConn()
+	}
+	if err != nil {
+		panic(err)
+	}
+	return a
+}()
+
+// thread is the beginning of what the runtime has of a thread, in words.
+type thread [240]uint64
+
+//go:linkname getm runtime.getm
+func getm() *thread
+
+//go:linkname cheaprand runtime.cheaprand
+func cheaprand() uint32
+
+// lots are what the runtime of Go 1.26 has to choose among ready cases, among timers of an instant, and where a map's
+// walk begins.
+type lots struct {
+	buffer  [32]uint64
+	seed    [4]uint64
+	i, n, c uint32
+	cheap   uint64
+}
+
+// draw sets the lots of this thread. They are found by what cheaprand does.
+func draw(seed uint64) {
+	const step = 0xa0761d6478bd642f // of wyrand
+	m := getm()
+	before := *m
+	cheaprand()
+	for i := range m {
+		if at := i - int(unsafe.Offsetof(lots{}.cheap)/8); m[i]-before[i] == step && at >= 0 {
+			l := (*lots)(unsafe.Pointer(&m[at]))
+			l.seed, l.i, l.n, l.c = [4]uint64{seed}, 0, 0, 0
+			l.cheap = seed
+			return
+		}
+	}
+	panic("the runtime is another one than that for which this was written")
+}
