@@ -26,6 +26,10 @@ func (c *group) disturb() {
 		c.heal() // a majority is left
 		m, f = c.leader(m), []int{11, 12, 18, 18, 20, 21}[c.rng.IntN(6)]
 	}
+	if c.plan.brisk {
+		c.heal()
+		m, f = c.leader(m), []int{0, 3, 8, 11, 12, 17, 18, 18, 18, 18}[c.rng.IntN(10)]
+	}
 	c.world.note(m.name, fmt.Sprintf("fault %d", f), nil)
 	switch f {
 	case 0, 1:

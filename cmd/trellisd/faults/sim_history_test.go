@@ -293,6 +293,8 @@ type plan struct {
 	rest    time.Duration // of clients between two commands, at most
 	sync    time.Duration // of disks without faults, at most
 	calm    bool          // all that happens is that leaders change
+	brisk   bool          // one leader follows the other
+	pause   time.Duration // between two faults, at most
 	older   bool          // members begin with a program that cannot read the present entries
 
 	// Mistakes that must be found.
@@ -312,7 +314,10 @@ func planOf(seed uint64) plan {
 	if seed%4 == 3 {
 		p.members = 5
 	}
-	p.calm = seed%5 == 0
+	p.calm, p.pause = seed%5 == 0, 3*time.Second
+	if p.brisk = seed%5 > 0 && seed%2 == 1; p.brisk {
+		p.faults, p.pause = 60, 600*time.Millisecond
+	}
 	p.older = seed%7 == 1 && !p.calm
 	return p
 }
@@ -401,7 +406,7 @@ func (c *group) live(rec *faults.Recorder) {
 	setting := make(chan error, 1)
 	go func() { setting <- set.Run(ctx, rec.NewClient(faults.SetTube, w.Addrs)) }()
 	for i := 0; i < p.faults && !c.failed(); i++ {
-		c.world.sleep(upTo(c.rng, 3*time.Second))
+		c.world.sleep(upTo(c.rng, p.pause))
 		c.compare(false)
 		c.checkMemory()
 		c.disturb()
