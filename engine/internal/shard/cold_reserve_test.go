@@ -2,6 +2,7 @@ package shard
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -207,9 +208,9 @@ func TestALoadResumesNobodyElse(t *testing.T) {
 		"quit":   func(c *simConn) { c.say("quit"); c.end() },
 		"another": func(c *simConn) {
 			c.end()
-			s := c.sim
 			c.ended, c.waiting = false, false
-			c.loop.Open(&c.session, s.now)
+			reflect.ValueOf(c.session.Real()).Elem().SetZero()
+			c.loop.AboveLoop.Open(c.session.AboveSession, c.sim.now)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -219,13 +220,14 @@ func TestALoadResumesNobodyElse(t *testing.T) {
 			other.say("put 0 0 9 1\r\nx")
 			s.cold.late = 1 << 30
 			c.say("peek 1")
+			x := s.cold.read(s.cold.asked[0])
+			s.cold.asked = nil
+			s.engine.Loaded([]journal.Fetched{x}) // of which its loop has not heard
 			end(c)
-			s.Settle()
 			woken := c.woken
 			if name == "another" {
 				c.say("watch empty\r\nignore default\r\nreserve")
 			}
-			s.cold.late = 0
 			s.Settle()
 			if c.woken != woken {
 				t.Error("it was resumed")
