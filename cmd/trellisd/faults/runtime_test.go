@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -109,6 +110,9 @@ type lots struct {
 	i, n, c uint32
 	cheap   uint64
 }
+
+// Samples of what takes memory would be drawn, too, at moments that no seed decides.
+func init() { runtime.MemProfileRate = 0 }
 
 // draw sets the lots of this thread. They are found by what cheaprand does.
 func draw(seed uint64) {

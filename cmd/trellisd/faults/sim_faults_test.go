@@ -290,7 +290,8 @@ func (c *group) replaceMember(k control.Client, addrs []string, m *machine, was 
 		}
 		_, err = k.Lead(ctx, addrs, r, nil)
 	}
-	c.world.note(m.name, fmt.Sprintf("%s: %v", r.Op, err), nil)
+	// Of what has failed, its text may name either of two deadlines of one instant.
+	c.world.note(m.name, fmt.Sprintf("%s: done is %t", r.Op, err == nil), nil)
 }
 
 // heal ends all faults, and starts all processes that are down.
