@@ -216,6 +216,11 @@ func (l *Log) take() bool {
 // finishFlight accounts for the batch in flight, which was written, and publishes it. With wmu held.
 func (l *Log) finishFlight(took time.Duration) {
 	f := &l.flight
+	if l.index != nil {
+		for i := range f.chunks {
+			l.index.written(f.chunks[i].seg, f.chunks[i].off, f.chunks[i].buf)
+		}
+	}
 	last := f.chunks[len(f.chunks)-1]
 	end := last.seg.place(last.off + int64(len(last.buf)))
 	l.mu.Lock()

@@ -262,6 +262,9 @@ func (l *Log) removeFiles() error {
 			continue
 		}
 		removed += s.size
+		if l.index != nil {
+			l.index.post(indexTask{seg: s, none: true})
+		}
 		if l.bodies != nil {
 			l.bodies.Forget(s.Index)
 		}

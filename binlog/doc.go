@@ -64,6 +64,11 @@
 //	t.Pos <= l.Durable()               // only then may its copy be the only one
 //	l.Load(fetches)                    // Hooks.Fetched is told the bodies, or why there are none
 //
+// With Options.Indexes a restart reads what indexes say of segments (indexes.go, package inspect) and no bodies: it
+// tells jobs with Record.Absent. The log makes an index of each segment that it has filled, or read at a restart, and
+// removes those that it does not believe before it appends anything. Damage in a segment that has an index is found
+// when a body is read, by compaction, or by verify, and not at the restart.
+//
 // Compaction gives Hooks.Migrate the bodies that it has read. A place is valid until Move, Replace or
 // Delete is called for the job; a body that is asked for before, and told after that, is the same.
 //
@@ -130,6 +135,7 @@
 //
 //	lock                  locked with fcntl, as beanstalkd does, for the life of a Log
 //	trellis.0000000001    a segment; the next number follows
+//	index.0000000001      what a restart needs of that segment; may be removed at any time
 //	beanstalkd/           the files of a log that was imported (beanstalkd.2 and so on
 //	                      if there is one already)
 //	damaged/              the files of a log that was salvaged

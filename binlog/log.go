@@ -34,6 +34,7 @@ type Log struct {
 	// entries is the directory itself. It stays open, so that a sync of it does not
 	// fail for want of a descriptor.
 	entries vfs.Dir
+	index   *indexer // nil if there are no indexes
 
 	recovery Recovery
 	atOpen   *inspect.Survey // what Open has found; nil once Start has returned
@@ -133,7 +134,8 @@ func (s *segment) end() Pos { return s.Base + Pos(s.used) }
 // Restorer takes what a log holds, in the order of the log. No method keeps its argument or
 // the body in it after it has returned.
 type Restorer interface {
-	// Full tells the whole state of a job, or a tombstone, as of this position.
+	// Full tells the whole state of a job, or a tombstone, as of this position. With Options.Indexes
+	// the body may be elsewhere, at place: r.Absent asks for it.
 	// It replaces all that was told of the id before. The owner keeps place with the
 	// job and returns what it kept before, the zero Former if the id is new.
 	Full(r *Record, place journal.Place) (replaced journal.Former, err error)
@@ -182,6 +184,9 @@ func newLog(dir string, opts Options) *Log {
 	}
 	l.boot = l.fs.Boot()
 	l.batch.encoders, l.flight.encoders = new(sync.WaitGroup), new(sync.WaitGroup)
+	if opts.Indexes {
+		l.index = newIndexer(l)
+	}
 	size := cmp.Or(opts.SegmentSize, DefaultSegmentSize)
 	size = min(max((size+4095)&^4095, MinSegmentSize), MaxSegmentSize)
 	l.opts.SegmentSize = size
@@ -261,6 +266,10 @@ func (l *Log) Close() error {
 	var err error
 	if l.hasStartRecord {
 		err = l.finish()
+	}
+	if l.index != nil {
+		l.trim()
+		l.index.close()
 	}
 	for _, s := range l.segs {
 		if s.file != nil {

@@ -48,6 +48,10 @@ type Options struct {
 	// over into new segments, and all the old files are kept in a sub-directory.
 	SkipDamaged bool
 
+	// Indexes makes restarts read what indexes say of segments, and no bodies. It is for owners
+	// that load bodies.
+	Indexes bool
+
 	// Progress is called about once a second while Open and Replay read, and once
 	// at the end of each.
 	Progress func(Progress)

@@ -38,6 +38,8 @@ type owner struct {
 	// orphans counts updates of ids that were not told before.
 	orphans int
 
+	absent int // jobs that were told without their bodies
+
 	room rooms
 	work func() // does what the goroutines of a log do that has none
 }
@@ -105,8 +107,40 @@ func (o *owner) Full(r *Record, place journal.Place) (was journal.Former, err er
 	if j != nil {
 		was = j.former()
 	}
-	o.own(r, place).Body = bytes.Clone(r.Body)
+	body := r.Body
+	if a := r.Absent; a != nil {
+		if body = o.bodyAt(place, r.ID); len(body) != int(a.Size) || a.ID != r.ID || a.Place != place {
+			return was, fmt.Errorf("%+v asks for job %d at %v, of %d bytes", a, r.ID, place, len(body))
+		}
+	}
+	kept := *r
+	kept.Absent, kept.Body = nil, bytes.Clone(body)
+	o.own(&kept, place)
 	return was, nil
+}
+
+// bodyAt reads the body of a job where its full record is said to be.
+func (o *owner) bodyAt(place journal.Place, id uint64) []byte {
+	o.absent++
+	for _, seg := range o.log.segs {
+		if seg.Index != place.Segment {
+			continue
+		}
+		f, err := o.log.fs.OpenRead(seg.name)
+		if err != nil {
+			panic(err)
+		}
+		defer f.Close()
+		b := make([]byte, seg.used-int64(place.Offset)*8)
+		if _, err := f.ReadAt(b, int64(place.Offset)*8); err != nil {
+			panic(err)
+		}
+		if b, err = record.First(b, seg.Index, seg.salt); err != nil || record.Number(b) != id {
+			panic(fmt.Sprintf("no job %d at %v: %v", id, place, err))
+		}
+		return record.Body(b)
+	}
+	panic(fmt.Sprintf("no segment of %v", place))
 }
 
 // own takes a job whose full record was written to that place.
@@ -271,6 +305,7 @@ func (o *owner) open(dir string, opts Options) error {
 		return err
 	}
 	o.log = l
+	o.absent = 0
 	err = l.Replay(o)
 	if err == nil {
 		err = l.Start(o.hooks)

@@ -13,6 +13,8 @@ import (
 
 	"trellis/binlog/convert"
 	"trellis/binlog/inspect"
+	"trellis/binlog/internal/index"
+	"trellis/binlog/journal"
 	"trellis/binlog/record"
 	"trellis/binlog/vfs"
 )
@@ -80,7 +82,7 @@ func (l *Log) survey() (*inspect.Survey, error) {
 			"files", i.Files, "kept-in", i.Aside, "tubes", i.Tubes, "ready", i.Ready,
 			"delayed", i.Delayed, "buried", i.Buried, "body-bytes", i.Bytes, "last-id", i.LastID)
 	}
-	s, err := inspect.Directory(l.fs, l.dir, l.opts.Progress)
+	s, err := l.inspect()
 	if damage := (*DamageError)(nil); !errors.As(err, &damage) || !l.opts.SkipDamaged || s == nil {
 		return s, err
 	}
@@ -93,12 +95,23 @@ func (l *Log) survey() (*inspect.Survey, error) {
 	l.log.Warn("a damaged log was salvaged", slog.Group("log",
 		"jobs", salvaged.Jobs, "lost-for-certain", salvaged.Lost, "skipped-bytes", salvaged.Skipped,
 		"old-files-in", salvaged.Aside))
-	return inspect.Directory(l.fs, l.dir, l.opts.Progress)
+	return l.inspect()
+}
+
+// inspect surveys the directory, by indexes if there may be some.
+func (l *Log) inspect() (*inspect.Survey, error) {
+	if l.index == nil {
+		return inspect.Directory(l.fs, l.dir, l.opts.Progress)
+	}
+	return inspect.Indexed(l.fs, l.dir, l.boot, l.opts.Progress)
 }
 
 // repair makes the files agree with the survey. Each step leaves a directory in which
 // a further survey comes to the same result.
 func (l *Log) repair(s *inspect.Survey) error {
+	if err := l.removeStale(s); err != nil {
+		return err
+	}
 	for _, f := range s.Stale {
 		if err := l.fs.Remove(f.Name); err != nil {
 			return err
@@ -183,6 +196,9 @@ func (l *Log) Start(hooks Hooks) error {
 	l.workers.Go(l.runCommitter)
 	l.workers.Go(l.runKeeper)
 	l.workers.Go(l.runTrimmer)
+	if l.index != nil {
+		l.workers.Go(l.runIndexer)
+	}
 	if l.opts.Sync.Interval() > 0 {
 		l.workers.Go(l.runSyncer)
 	}
@@ -199,7 +215,18 @@ func (l *Log) replay(to Restorer) error {
 		l.segs = append(l.segs,
 			&segment{Header: f.Header, salt: f.Salt(), name: f.Name, size: f.Size, used: f.Used, sealed: f.Sealed})
 	}
-	for _, seg := range l.segs {
+	for i, seg := range l.segs {
+		if x := l.atOpen.Segments[i].Contents; x != nil {
+			err := r.indexed(seg, x)
+			if err == nil {
+				r.meter.Add(seg.used)
+				continue
+			}
+			if !errors.Is(err, index.ErrBad) {
+				return err
+			}
+			l.log.Warn("an index is damaged: its segment is read", "file", seg.name, "error", err)
+		}
 		if err := r.segment(seg); err != nil {
 			return err
 		}
@@ -216,9 +243,14 @@ type replay struct {
 	sc    record.Scanner
 	names record.Names
 	rec   Record
+
+	absent journal.Fetch // what rec.Absent points to
 }
 
 func (r *replay) segment(seg *segment) error {
+	if r.index != nil {
+		r.index.begin(seg)
+	}
 	end := int64(record.HeaderSize)
 	damage := func(err error) error {
 		return &DamageError{File: seg.name, Offset: end, What: err.Error() + "; it was sound a moment ago"}
@@ -232,6 +264,11 @@ func (r *replay) segment(seg *segment) error {
 		r.meter.Add(int64(len(b)))
 		if err := r.record(seg, at, b); err != nil {
 			return err
+		}
+		if r.index != nil {
+			if t, ok := r.index.add(seg, at, b); ok {
+				r.index.do(t)
+			}
 		}
 	}
 	if err := r.sc.Err(); err != nil || end == seg.used {
@@ -256,12 +293,17 @@ func (r *replay) record(seg *segment, at int64, b []byte) error {
 		h := record.DecodeHold(b)
 		return r.to.Hold(&h)
 	}
-	record.DecodeFull(b, &r.rec, &r.names)
+	if size := record.DecodeHead(b, &r.rec, &r.names); size > 0 && int64(len(b)) < record.Length(b) {
+		r.absent = journal.Fetch{ID: r.rec.ID, Place: seg.place(at), Size: size}
+		r.rec.Absent = &r.absent
+	} else {
+		r.rec.Absent, r.rec.Body = nil, record.Body(b)
+	}
 	was, err := r.to.Full(&r.rec, seg.place(at))
 	if err != nil {
 		return err
 	}
-	r.link(seg, int64(len(b)), was)
+	r.link(seg, record.Length(b), was)
 	r.room.tombstones += tombstoneRoom(&r.rec) - was.Tombstone
 	if was.Segment == 0 {
 		r.room.jobs++
@@ -282,6 +324,9 @@ func (l *Log) begins() error {
 		l.room.disk += seg.size
 		if err := l.makeOldDurable(seg); err != nil {
 			return err
+		}
+		if l.index != nil && seg.sealed {
+			l.index.do(indexTask{seg: seg, durable: true})
 		}
 	}
 	if err := l.adopt(s.Spare); err != nil {

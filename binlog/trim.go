@@ -62,6 +62,9 @@ func (l *Log) trim() {
 		if err := errors.Join(err, file.Close()); err != nil {
 			l.log.Warn("a full segment cannot be trimmed", "file", seg.name, "error", err)
 		}
+		if l.index != nil {
+			l.index.post(indexTask{seg: seg, durable: true})
+		}
 		if err == nil {
 			l.mu.Lock()
 			l.room.disk -= seg.size - seg.used

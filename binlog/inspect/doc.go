@@ -27,6 +27,13 @@
 // which no later record calls durable, is taken for a torn end. And if somebody
 // removes the newest segments, nothing is left that tells of them.
 //
+// # Indexes
+//
+// [Indexed] takes what the index of a segment says for what its records say, if the index is whole, has the segment's
+// header, length and last bytes, and either a header or the last segment calls all of it durable, or the index is
+// of a run that never synced on this start of the machine. The last segment is always read. Verify compares indexes
+// with what the records of their segments make.
+//
 // # Limits
 //
 // A survey has memory for the ids that were deleted, a fraction of a byte each,

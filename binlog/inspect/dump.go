@@ -31,7 +31,7 @@ func Dump(w io.Writer, fs vfs.FS, dir string, bodies bool) error {
 	}
 	d := &dumper{printer: printer{w: w}, bodies: bodies}
 	for _, f := range s.Files {
-		err := d.segment(fs, &f, s.Seed)
+		err := errors.Join(d.segment(fs, &f, s.Seed), d.index(s, &f))
 		if errors.Is(err, os.ErrNotExist) {
 			continue // compaction has removed it since
 		}
@@ -75,12 +75,12 @@ func (d *dumper) record(b []byte) {
 	var r journal.Record
 	switch record.KindOf(b) {
 	case record.Full:
-		record.DecodeFull(b, &r, &d.names)
+		size := record.DecodeHead(b, &r, &d.names)
 		d.state(&r)
-		d.print(" tube=%s ttr=%d created=%s bytes=%d", r.Tube, r.TTR, stamp(r.Created), len(r.Body))
+		d.print(" tube=%s ttr=%d created=%s bytes=%d", r.Tube, r.TTR, stamp(r.Created), size)
 		d.keys(&r.Keys)
-		if d.bodies {
-			d.print(" body=%q", r.Body)
+		if d.bodies && int64(len(b)) == record.Length(b) {
+			d.print(" body=%q", record.Body(b))
 		}
 		d.print("\n")
 	case record.Update:

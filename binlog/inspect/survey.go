@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"trellis/binlog/internal/index"
 	"trellis/binlog/journal"
 	"trellis/binlog/record"
 	"trellis/binlog/vfs"
@@ -31,10 +32,16 @@ type Survey struct {
 	Clean    bool        // Segments end with a stop record
 	Cut      *Cut        // not nil: the log does not end where its files do
 
+	Indexes []string // names of the files of indexes, sound or not
+
 	fs     vfs.FS
 	dir    string
 	oldest uint32          // the same, by what is in Segments only
 	set    map[string]bool // tubes that have a setting
+
+	use     bool        // indexes that can be believed
+	boot    uint64      // number of the machine's start
+	durable journal.Pos // what indexes are of lies before this
 }
 
 // File is a segment's file.
@@ -46,6 +53,8 @@ type File struct {
 	Wrong  error  // what is wrong with the header
 	Used   int64  // bytes from the file's start on that are sound
 	Sealed bool   // it has an end record, and so a successor
+
+	Contents *index.Index // what is believed instead of the records; nil: they are to be read
 
 	zero  bool // nothing but zeros, or begun
 	begun bool // the first segment, with nothing but zeros behind its first sector
@@ -92,7 +101,16 @@ func cutAt(f *File, offset int64, pos journal.Pos, what string) *Cut {
 // the progress. A *record.DamageError comes with a Survey that a salvage can use, other
 // errors without one.
 func Directory(fs vfs.FS, dir string, tell func(Progress)) (*Survey, error) {
-	s := &Survey{fs: fs, dir: dir}
+	return survey(&Survey{fs: fs, dir: dir}, tell)
+}
+
+// Indexed is Directory by indexes, where there are some that can be believed. Boot is the number of
+// the machine's start.
+func Indexed(fs vfs.FS, dir string, boot uint64, tell func(Progress)) (*Survey, error) {
+	return survey(&Survey{fs: fs, dir: dir, use: true, boot: boot}, tell)
+}
+
+func survey(s *Survey, tell func(Progress)) (*Survey, error) {
 	if err := s.find(); err != nil {
 		return nil, err
 	}
@@ -123,6 +141,9 @@ func (s *Survey) find() error {
 	for _, e := range es {
 		if i := record.FileIndex(e.Name); i != 0 && !e.Dir {
 			s.Files = append(s.Files, File{Index: i, Name: filepath.Join(s.dir, e.Name), Size: e.Size})
+		}
+		if indexSeries.Number(e.Name) != 0 && !e.Dir {
+			s.Indexes = append(s.Indexes, filepath.Join(s.dir, e.Name))
 		}
 	}
 	slices.SortFunc(s.Files, func(a, b File) int { return int(int64(a.Index) - int64(b.Index)) })
@@ -192,11 +213,19 @@ func (s *Survey) walk(m *Meter) error {
 		before, s.Seed = f, f.Header.Seed
 	}
 	var sc record.Scanner
+	if s.use && len(s.Indexes) > 0 {
+		if err := s.findDurable(&sc); err != nil {
+			return err
+		}
+	}
 	for first := len(s.Files) - 1; ; first-- {
 		for first > 0 && s.Files[first-1].Index+1 == s.Files[first].Index {
 			first--
 		}
-		*s = Survey{fs: s.fs, dir: s.dir, Files: s.Files, Spare: s.Spare, Stale: s.Stale, Seed: s.Seed}
+		*s = Survey{
+			fs: s.fs, dir: s.dir, Files: s.Files, Spare: s.Spare, Stale: s.Stale, Seed: s.Seed,
+			Indexes: s.Indexes, use: s.use, boot: s.boot, durable: s.durable,
+		}
 		m.Done = 0
 		for i := first; i < len(s.Files); i++ {
 			if err := s.read(&s.Files[i], &sc, m); err != nil {
@@ -231,6 +260,12 @@ func (s *Survey) read(f *File, sc *record.Scanner, m *Meter) error {
 	if f.Wrong == nil {
 		s.Synced = max(s.Synced, h.Synced)
 		s.noteOldest(h.Oldest)
+	}
+	if seg != nil && f.Wrong == nil {
+		if x := s.believed(f); x != nil && s.readIndex(seg, x) {
+			m.Done += f.Size
+			return nil
+		}
 	}
 	done := int64(0)
 	for b, gap := range sc.File(s.fs, f.Name, &h, f.Size) {

@@ -43,9 +43,10 @@ func Verify(w io.Writer, fs vfs.FS, dir string) error {
 	if s.Settings > 0 {
 		lines.print("%d settings of tubes\n", s.Settings)
 	}
+	wrong := s.verifyIndexes(&lines)
 	if err != nil {
 		lines.print("DAMAGED: %v\n", err)
-		return errors.Join(err, lines.err)
+		return errors.Join(err, wrong, lines.err)
 	}
 	switch c := s.Cut; {
 	case c != nil:
@@ -59,7 +60,7 @@ func Verify(w io.Writer, fs vfs.FS, dir string) error {
 	default:
 		lines.print("a server is running or was killed\n")
 	}
-	return lines.err
+	return errors.Join(wrong, lines.err)
 }
 
 // live is Directory for a directory that a server may be changing. The server
