@@ -56,7 +56,7 @@ type process struct {
 	stop    context.CancelFunc
 	ended   chan struct{}
 	killed  atomic.Bool
-	changes atomic.Int64 // of its role: it begins to serve, or ends it
+	changes atomic.Int64 // of its role: it begins to serve, or ends it; two for a standby that begins anew
 }
 
 const (
@@ -265,8 +265,10 @@ type watched struct {
 	process *process
 }
 
-// Standby implements replica.Queue.
+// Standby implements replica.Queue. A snapshot from the leader tells of no replies: a client that waits for one when it
+// comes may be disconnected.
 func (q *watched) Standby(start int64) (replica.Standby, error) {
+	q.process.changes.Add(2)
 	s, err := q.Queue.Standby(start)
 	return fed{s, q.process.machine.cluster}, err
 }
