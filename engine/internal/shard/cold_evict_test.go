@@ -198,8 +198,8 @@ func TestAnEntryOfWhatHasGoneIsVoid(t *testing.T) {
 	if got := s.coldIDs(); !slices.Equal(got, []uint64{2, 3}) {
 		t.Errorf("jobs %v are cold", got)
 	}
-	if _, j := s.engine.shardFor([]byte("a")).find(2); j.place() != f.jobs[2].place() {
-		t.Errorf("job 2 is at %v, on record at %v", j.place(), f.jobs[2].place())
+	if _, j := s.engine.shardFor([]byte("a")).find(2); f.bodies[j.place()].id != 2 {
+		t.Errorf("job 2 is at %v, where job %d is", j.place(), f.bodies[j.place()].id)
 	}
 	if n := sh.residents.count; n != 0 {
 		t.Errorf("%d bodies are counted", n)
