@@ -245,6 +245,7 @@ func (c *group) upgrade(machines ...*machine) {
 		if m.newest != 0 {
 			m.kill(false, nil)
 			m.newest = 0
+			m.disk.set(func() { m.disk.fails = 0 })
 			c.restart(m)
 			c.world.sleep(time.Second)
 		}
@@ -259,6 +260,7 @@ func (c *group) replace(m *machine) {
 	}
 	was := m.id.Load()
 	m.kill(false, func(*faultfs.FS) *faultfs.FS { return faultfs.New(dir) })
+	m.disk.set(func() { m.disk.fails = 0 })
 	c.restart(m)
 	var addrs []string
 	for _, n := range c.nodes() {
