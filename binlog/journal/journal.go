@@ -33,6 +33,14 @@ type Record struct {
 	Absent    *Fetch // asks for the body if that is not in Body but elsewhere; otherwise nil
 }
 
+// BodySize is the length of the body in bytes, wherever that is.
+func (r *Record) BodySize() uint32 {
+	if r.Absent != nil {
+		return r.Absent.Size
+	}
+	return uint32(len(r.Body))
+}
+
 // State is a job's state as the log knows it. There is none for a reserved job: a
 // reservation that does not outlive the server is not on record, and its job is ready there;
 // others are holds.

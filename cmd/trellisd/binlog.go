@@ -59,6 +59,7 @@ func logOptions(opt *options.Options, log *slog.Logger) binlog.Options {
 		SegmentSize: opt.SegmentSize,
 		Sync:        opt.Sync,
 		SkipDamaged: opt.SkipDamaged,
+		Indexes:     opt.BodyMemory > 0,
 		MaxPending:  opt.BodyMemory / 4, // 0, which means the default, without --body-memory
 		Progress: func(p binlog.Progress) {
 			log.Info("reading the binlog", "phase", p.Phase, "bytes", p.Done, "of", p.Total, "records", p.Records)

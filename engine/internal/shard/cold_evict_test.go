@@ -298,6 +298,31 @@ func TestBodiesStayInTheJournalAtARestart(t *testing.T) {
 	c.told(t, "WATCHING 2\r\nRESERVED 1 1\r\nx\r\nRESERVED 2 1\r\ny\r\n", "watch a\r\nreserve\r\nreserve")
 }
 
+// A full record without its body says the same again of a job that has it, and is refused where nothing reads bodies.
+func TestARecordWithoutItsBodyIsTakenOnlyWhereBodiesAreRead(t *testing.T) {
+	for _, limit := range []int64{0, 1 << 20} {
+		s, _ := placedSim(limit)
+		follower := s.engine.Follow(s.now)
+		r := journal.Record{ID: 1, State: journal.Ready, TTR: 9, Tube: "a"}
+		place := journal.Place{Segment: 1, Offset: 10}
+		r.Absent = &journal.Fetch{ID: 1, Place: place, Size: 3}
+		_, err := follower.Full(&r, place)
+		if (err == nil) != (limit > 0) {
+			t.Errorf("with a limit of %d: %v", limit, err)
+		}
+		r.Pri, place.Offset = 5, 20
+		for range 2 {
+			if was, err := follower.Full(&r, place); limit > 0 && (err != nil || was.Segment != 1) {
+				t.Errorf("again: %+v, %v", was, err)
+			}
+		}
+		if _, j := s.engine.shardFor([]byte("a")).find(1); limit > 0 && (!j.cold() || j.place() != place || j.size != 3) {
+			t.Errorf("the job is at %v", j.place())
+		}
+		s.engine.Discard()
+	}
+}
+
 // An entry takes what the design counts with.
 func TestAnEntryTakes24Bytes(t *testing.T) {
 	if n := unsafe.Sizeof(resident.Entry{}); n != 24 {

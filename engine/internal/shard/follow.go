@@ -2,6 +2,7 @@ package shard
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 
 	"trellis/binlog/journal"
@@ -79,7 +80,7 @@ func (f *Follower) Full(r *journal.Record, place journal.Place) (replaced journa
 			return replaced, fmt.Errorf("job %d comes into being, but there is one of that id", r.ID)
 		}
 		if old == sh && same && j.ttr == max(r.TTR, 1) && old.hasKeys(j, &r.Keys) &&
-			j.created == e.sinceStart(r.Created) && old.hasBody(j, r.Body) {
+			j.created == e.sinceStart(r.Created) && old.hasBody(j, r) {
 			if err := old.placeRoom(); err != nil {
 				old.unlock(&f.tx)
 				return replaced, fmt.Errorf("job %d: %w", r.ID, err)
@@ -100,7 +101,7 @@ func (f *Follower) Full(r *journal.Record, place journal.Place) (replaced journa
 	if f.strict && replaced == (journal.Former{}) && r.ID < f.decided {
 		return replaced, fmt.Errorf("job %d comes into being, but ids below %d were decided on before", r.ID, f.decided)
 	}
-	f.tx.countBytes(jobFootprint(uint32(len(r.Body)), &r.Keys))
+	f.tx.countBytes(jobFootprint(r.BodySize(), &r.Keys))
 	sh.lock(&f.tx, f.stamp)
 	defer sh.unlock(&f.tx)
 	if err := f.insert(sh, r, place); err != nil {
@@ -115,10 +116,13 @@ func (sh *shard) hasKeys(j *job, keys *journal.Keys) bool {
 	return has.Equal(keys) && (j.flags == 0 || !sh.keyedOf(j).lost)
 }
 
-// hasBody reports whether a job has that body, as far as that can be seen: the full records of a cold job have the
-// same.
-func (sh *shard) hasBody(j *job, body []byte) bool {
-	return j.cold() && int(j.size) == len(body) || bytes.Equal(sh.body(j), body)
+// hasBody reports whether a job has the body of a record, as far as that can be seen: the full records of a job whose
+// body is not told, or not in memory, have the same.
+func (sh *shard) hasBody(j *job, r *journal.Record) bool {
+	if j.cold() || r.Absent != nil {
+		return j.size == r.BodySize()
+	}
+	return bytes.Equal(sh.body(j), r.Body)
 }
 
 // insert makes a job of a full record.
@@ -131,10 +135,12 @@ func (f *Follower) insert(sh *shard, r *journal.Record, place journal.Place) err
 	if err := sh.placeRoom(); err != nil {
 		return err
 	}
-	size, storage := uint32(len(r.Body)), uint8(0)
+	size, storage := r.BodySize(), uint8(0)
 	var body ref
 	if sh.residents != nil && size > 0 && place.Known() && f.shared.log.Bodies != nil {
 		storage = isCold
+	} else if r.Absent != nil {
+		return errors.New("its body is elsewhere, and nothing reads bodies")
 	} else {
 		var err error
 		if body, err = sh.allocBody(size); err != nil {
