@@ -170,7 +170,13 @@ func (s *Session) resume(now Time, out *Output) Outcome {
 	if load := w.load; load != nil {
 		w.load = nil
 		outcome := s.resume(now, out)
-		load.Leave() // until now the bodies stay in memory
+		switch {
+		case w.load == load: // it waits for more
+		case outcome == Wait && w.load == nil && w.task != nil:
+			w.load = load // until the task is done the bodies stay in memory
+		default:
+			load.Leave()
+		}
 		return outcome
 	}
 	if t := w.task; t != nil {

@@ -172,7 +172,7 @@ func (t *Table) admit() {
 		}
 		t.queue = slices.Delete(t.queue, 0, 1)
 		t.bytes += w.bytes
-		w.begin()
+		w.begin(w.list)
 	}
 }
 

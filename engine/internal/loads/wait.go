@@ -21,22 +21,34 @@ type Wait struct {
 	left  int      // of the loads, those under way. The table's lock guards it
 
 	list  []journal.Fetch // of a wait that is not admitted: its loads
-	bytes int64           // of the bodies
+	need  int64           // bytes of all bodies that its command needs, 0 for those that it waits for
+	bytes int64           // that it is admitted with
 }
 
 // Error implements error.
 func (w *Wait) Error() string { return "bodies are not in memory" }
 
+// Need says that the command needs bodies of so many bytes, some of which may be in memory now. It is called before
+// Add.
+func (w *Wait) Need(bytes int64) { w.need = bytes }
+
 // Add makes the wait one for bodies, each of which is fetched unless it is on its way, when the wait is admitted: with
-// all of its bodies, so that two waits never have half of theirs each. It is called once.
+// all that its command needs, so that two waits never have half of theirs each. It is called again, when all of its
+// loads have ended, with what the command needs further.
 func (w *Wait) Add(list ...journal.Fetch) {
 	t := w.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	w.list, w.left = list, len(list)
+	w.left = len(list)
+	if len(w.loads) > 0 { // it is admitted
+		w.begin(list)
+		return
+	}
+	w.list, w.bytes = list, 0
 	for i := range list {
 		w.bytes += int64(list[i].Size)
 	}
+	w.bytes = max(w.bytes, w.need)
 	if len(list) > 0 {
 		t.queue = append(t.queue, w)
 		t.admit()
@@ -44,10 +56,12 @@ func (w *Wait) Add(list ...journal.Fetch) {
 }
 
 // begin begins the loads of a wait that is admitted. The table's lock is held.
-func (w *Wait) begin() {
+func (w *Wait) begin(list []journal.Fetch) {
 	t := w.table
-	w.loads = w.first[:0]
-	for _, f := range w.list {
+	if w.loads == nil {
+		w.loads = w.first[:0]
+	}
+	for _, f := range list {
 		f.Lane, f.Turn = journal.Urgent, w.turn
 		l := t.byID[f.ID]
 		switch {

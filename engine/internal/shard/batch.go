@@ -30,6 +30,9 @@ type batch struct {
 	cold  bool  // the body of one was not in memory
 	err   error // why one was given back
 
+	wait   *loads.Wait // that keeps in memory what was loaded; nil if nothing was
+	untold bool        // the times to run of some jobs begin with the reply
+
 	looked int    // jobs whose bodies were copied, or will be pinned
 	data   []byte // the lines and bodies of small jobs
 	small  int    // how many jobs are in data
@@ -179,15 +182,16 @@ const batchSlice = 128 << 10
 func (b *batch) Turn(c *Tx, now clock.Time, out *reply.Output) (n int, more bool, err error) {
 	if b.cold {
 		b.cold = false
-		if w := b.await(c, now, b.jobs); w.Len() > 0 {
-			return 0, false, w
+		if err := b.await(c, now, b.jobs); err != nil {
+			return 0, false, err
 		}
 	}
 	copied := 0
 	for ; b.looked < len(b.jobs) && copied < batchSlice; b.looked++ {
 		n, cold := b.copyJob(c, now, b.jobs[b.looked])
 		if cold {
-			return b.goOn(b.await(c, now, b.jobs[b.looked:]))
+			err := b.await(c, now, b.jobs[b.looked:])
+			return 0, err == nil, err
 		}
 		copied += n
 	}
@@ -196,7 +200,8 @@ func (b *batch) Turn(c *Tx, now clock.Time, out *reply.Output) (n int, more bool
 		return 0, true, nil
 	}
 	if !b.pinLarge(c, now) {
-		return b.goOn(b.await(c, now, b.jobs))
+		err := b.await(c, now, b.largeJobs())
+		return 0, err == nil, err
 	}
 	if n = b.small + len(b.large); b.whole && n < len(b.jobs) {
 		for i := range b.large {
@@ -207,6 +212,9 @@ func (b *batch) Turn(c *Tx, now clock.Time, out *reply.Output) (n int, more bool
 	if n == 0 && b.err != nil {
 		out.Answer(b.err, "")
 		return 0, false, nil
+	}
+	if b.untold {
+		b.beginRuns(c, now)
 	}
 	b.appendTo(out)
 	return n, false, nil
@@ -224,9 +232,7 @@ func (b *batch) copyJob(c *Tx, now clock.Time, x batchJob) (bytes int, cold bool
 	case j.size >= pinnedSize:
 		b.large = append(b.large, largeJob{batchJob: x, at: len(b.data)})
 	default:
-		if j.storage&isUntold != 0 {
-			b.beginRun(sh, r, j)
-		}
+		b.untold = b.untold || j.storage&isUntold != 0
 		b.data = sh.appendReservedLine(b.data, j, b.informed)
 		b.data = append(b.data, sh.body(j)...)
 		b.data = append(b.data, "\r\n"...)
@@ -236,18 +242,32 @@ func (b *batch) copyJob(c *Tx, now clock.Time, x batchJob) (bytes int, cold bool
 	return 0, false
 }
 
-// beginRun begins the time to run of a job that was not in memory.
-func (b *batch) beginRun(sh *shard, r ref, j *job) {
+// beginRuns begins the times to run that were postponed: the client is told of the jobs now.
+func (b *batch) beginRuns(c *Tx, now clock.Time) {
 	var out reply.Output
-	sh.beginRun(r, j, &out)
+	for _, x := range b.jobs {
+		x.shard.lock(c, now)
+		if r, j := x.shard.find(x.id); j != nil && x.shard.reservedBy(b.of.reserved, j) {
+			x.shard.beginRun(r, j, &out)
+		}
+		x.shard.unlock(c)
+	}
 	b.pos = max(b.pos, out.Pos)
+}
+
+// largeJobs are those whose bodies are to be pinned.
+func (b *batch) largeJobs() (all []batchJob) {
+	for i := range b.large {
+		all = append(all, b.large[i].batchJob)
+	}
+	return all
 }
 
 // pinLarge pins the bodies of large jobs. Those that have gone meanwhile are left out. It pins none and returns false
 // if one is not in memory.
 func (b *batch) pinLarge(c *Tx, now clock.Time) bool {
 	held := b.large[:0]
-	for _, x := range b.large {
+	for at, x := range b.large {
 		sh := x.shard
 		sh.lock(c, now)
 		r, j := sh.find(x.id)
@@ -258,11 +278,10 @@ func (b *batch) pinLarge(c *Tx, now clock.Time) bool {
 			for i := range held {
 				held[i].body.Release()
 			}
+			b.large = append(held, b.large[at:]...) // in place: each of those that are left is there once
 			return false
 		default:
-			if j.storage&isUntold != 0 {
-				b.beginRun(sh, r, j)
-			}
+			b.untold = b.untold || j.storage&isUntold != 0
 			x.line = sh.appendReservedLine(nil, j, b.informed)
 			x.body = sh.pin(j, 0)
 			held = append(held, x)
@@ -273,9 +292,10 @@ func (b *batch) pinLarge(c *Tx, now clock.Time) bool {
 	return true
 }
 
-// await has the bodies of those jobs loaded that are not in memory.
-func (b *batch) await(c *Tx, now clock.Time, jobs []batchJob) *loads.Wait {
-	w := c.shared.loads.Wait(b.of.watched[0].waiter)
+// await has the bodies of those jobs loaded that are not in memory. It returns the wait for them, or nil if all are in
+// memory. What was loaded for the batch stays there until its wait is left: otherwise two halves of its bodies might
+// take turns.
+func (b *batch) await(c *Tx, now clock.Time, jobs []batchJob) error {
 	var list []journal.Fetch
 	for _, x := range jobs {
 		x.shard.lock(c, now)
@@ -284,17 +304,16 @@ func (b *batch) await(c *Tx, now clock.Time, jobs []batchJob) *loads.Wait {
 		}
 		x.shard.unlock(c)
 	}
-	w.Add(list...)
-	c.shared.sendLoads()
-	return w
-}
-
-// goOn ends a turn that has met a cold job: the batch waits for bodies, or goes on if they have come meanwhile.
-func (b *batch) goOn(w *loads.Wait) (n int, more bool, err error) {
-	if w.Len() == 0 {
-		return 0, true, nil
+	if len(list) == 0 {
+		return nil
 	}
-	return 0, false, w
+	if b.wait == nil {
+		b.wait = c.shared.loads.Wait(b.of.watched[0].waiter)
+		b.wait.Need(int64(b.bytes))
+	}
+	b.wait.Add(list...)
+	c.shared.sendLoads()
+	return b.wait
 }
 
 // without leaves a job out if its body could not be loaded.
