@@ -217,8 +217,12 @@ no other limit: for --max-memory, bodies count wherever they are. For a moment b
 may take more, as they leave only when they are synced, which is not waited for until
 -f says so. A job whose body cannot be read is buried when its turn comes; when it is
 kicked that is tried again. While the disk gives nothing, what needs it is answered
-INTERNAL_ERROR. The start reads all of the binlog, and keeps no body. -s is 64Mi then
-unless it is given.`,
+INTERNAL_ERROR. Bodies that are on their way to clients cannot leave: when many clients
+read slowly, bodies take more than SIZE, and puts are answered OUT_OF_MEMORY until they
+have read. A job that is read back costs about ten times the processor time of another
+one. The start keeps no body: it reads the files index.NUMBER in DIR, one for a segment,
+and whole segments where these are missing. They may be deleted. -s is 64Mi then unless
+it is given.`,
 	}, {
 		name: "skip-damaged", setting: turnOn(&o.SkipDamaged),
 		help: "start with what is sound of a damaged binlog",
