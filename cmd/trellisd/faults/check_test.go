@@ -9,7 +9,7 @@ import (
 // or seconds: it has gone wrong with an early one of those that have no reply.
 func TestAnOrderIsFoundOfManyCommandsWithoutReplies(t *testing.T) {
 	for _, seed := range []uint64{1, 21, 35} {
-		if err := losses(rand.New(rand.NewPCG(seed, 1)), 200).check(); err != nil {
+		if err := losses(rand.New(rand.NewPCG(seed, 1)), 200).check(checkTime); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 	}

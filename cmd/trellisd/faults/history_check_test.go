@@ -2,6 +2,7 @@ package faults
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -16,10 +17,16 @@ import (
 // sound histories need milliseconds. What takes longer is reported as undecided.
 const checkTime = 5 * time.Minute
 
+// ErrUndecided tells that an order of commands was neither found nor ruled out in the time that there was.
+var ErrUndecided = errors.New("no order of the commands was found or ruled out")
+
 // Check reports whether the commands of a history can have been executed one after another,
 // each between its call and its return, by a queue that loses nothing. Its error names the
 // job and lists its commands. The history must have begun before the first job was put.
-func Check(history []Op) error {
+func Check(history []Op) error { return CheckWithin(history, checkTime) }
+
+// CheckWithin is Check with another time for each search.
+func CheckWithin(history []Op, patience time.Duration) error {
 	jobs, err := jobsOf(history)
 	if err != nil {
 		return err
@@ -29,7 +36,7 @@ func Check(history []Op) error {
 	}
 	for _, f := range familiesOf(jobs) {
 		f.collect(history)
-		if err := f.check(); err != nil {
+		if err := f.check(patience); err != nil {
 			return fmt.Errorf("%s: %w", f.name(), err)
 		}
 	}
@@ -225,10 +232,10 @@ func (f *family) collect(history []Op) {
 	slices.SortStableFunc(f.all, func(a, b input) int { return cmp.Compare(a.Call, b.Call) })
 }
 
-func (f *family) check() error {
+func (f *family) check(patience time.Duration) error {
 	rng := rand.New(rand.NewPCG(0, 0))
 	began := time.Now()
-	for limit := 50 * time.Millisecond; time.Since(began) < checkTime; limit *= 2 {
+	for limit := 50 * time.Millisecond; time.Since(began) < patience; limit *= 2 {
 		switch f.search(f.all, limit) {
 		case porcupine.Ok:
 			return nil
@@ -244,7 +251,7 @@ func (f *family) check() error {
 			}
 		}
 	}
-	return fmt.Errorf("no order of its %d commands was found or ruled out in %v:\n%s", len(f.all), checkTime, f)
+	return fmt.Errorf("%w in %v, of %d:\n%s", ErrUndecided, patience, len(f.all), f)
 }
 
 // withoutSome leaves out some of the commands that may have been executed after all others, and
