@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -144,7 +143,7 @@ func (l *Log) repair(s *inspect.Survey) error {
 	for i := range s.Spare {
 		f := &s.Spare[i]
 		if f.Index != next {
-			name := filepath.Join(l.dir, record.FileName(next))
+			name := l.path(next)
 			if err := l.fs.Rename(f.Name, name); err != nil {
 				return err
 			}

@@ -3,7 +3,6 @@ package binlog
 import (
 	"errors"
 	"io/fs"
-	"path/filepath"
 	"time"
 
 	"trellis/binlog/journal"
@@ -308,7 +307,7 @@ func (l *Log) addSpare(seg *segment) {
 // create makes a segment's file, which is durable no sooner than the first sync
 // of the segment.
 func (l *Log) create(index uint32, size int64) (*segment, error) {
-	seg := &segment{Header: record.Header{Index: index}, name: filepath.Join(l.dir, record.FileName(index)), size: size}
+	seg := &segment{Header: record.Header{Index: index}, name: l.path(index), size: size}
 	file, err := l.fs.Create(seg.name, size)
 	if errors.Is(err, fs.ErrExist) {
 		// A spare one that could not be removed.
