@@ -259,6 +259,7 @@ func (c *group) replace(m *machine) {
 		return
 	}
 	was := m.id.Load()
+	m.newest = 0 // without it, the others may agree on a version that its program does not read
 	m.kill(false, func(*faultfs.FS) *faultfs.FS { return faultfs.New(dir) })
 	m.disk.set(func() { m.disk.fails = 0 })
 	c.restart(m)

@@ -89,6 +89,18 @@ func (c *clock) set(pace float64, by time.Duration) {
 	c.mono, c.since, c.pace, c.wall = now, time.Now(), pace, c.wall+by
 }
 
+// epoch is the time of day at which a history begins.
+const epoch = 1_700_000_000 * time.Second
+
+// boot sets a wall clock right that is ahead. A leader that no other one has informed goes by it: jobs would expire
+// before their time.
+func (c *clock) boot(lasted time.Duration) {
+	now := c.now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wall = min(c.wall, epoch+lasted-now)
+}
+
 // period is how long something takes that takes d by the clock.
 func (c *clock) period(d time.Duration) time.Duration {
 	c.mu.Lock()
@@ -193,7 +205,7 @@ func (c *group) newMachine(m member.Member, meta snapshot.Meta, addr string) (*m
 		bytes: 10_000 + rng.Int64N(100_000),
 		clock: &clock{
 			since: time.Now(), mono: upTo(rng, time.Hour), pace: 1 - rng.Float64()/5,
-			wall: 1_700_000_000*time.Second + upTo(rng, 2*time.Hour),
+			wall: epoch - upTo(rng, 2*time.Hour),
 		},
 		disk: &disk{world: c.world, rng: c.world.dice(m.Name, "disk"), slow: c.plan.sync},
 	}
@@ -205,6 +217,7 @@ func (c *group) newMachine(m member.Member, meta snapshot.Meta, addr string) (*m
 // start starts a member's process.
 func (m *machine) start() error {
 	m.cluster.net.up(m.name)
+	m.clock.boot(time.Since(m.world.began))
 	p := &process{machine: m, began: time.Now(), ended: make(chan struct{})}
 	ticks := make(chan time.Time, 1)
 	fs := m.disk.fs
