@@ -269,14 +269,14 @@ func (c *group) replace(m *machine) {
 	}
 	k := control.Client{Wire: wire.ClientConfig{Dial: m.dial}, Timeout: time.Second}
 	c.operators.Go(func() {
-		for ; c.replaces.Load() && !c.failed(); c.world.sleep(200 * time.Millisecond) {
-			c.replaceMember(k, addrs, m, was)
+		for !c.failed() && !c.replaceMember(k, addrs, m, was) {
+			c.world.sleep(200 * time.Millisecond)
 		}
 	})
 }
 
-// replaceMember does the next step until the machine is another member than it was.
-func (c *group) replaceMember(k control.Client, addrs []string, m *machine, was uint64) {
+// replaceMember does the next step, and reports whether the machine is another member than it was.
+func (c *group) replaceMember(k control.Client, addrs []string, m *machine, was uint64) (done bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience/2)
 	defer cancel()
 	v, err := k.Look(ctx, addrs, false)
@@ -289,12 +289,13 @@ func (c *group) replaceMember(k control.Client, addrs []string, m *machine, was 
 		case ok && o.Voter:
 			m.id.Store(id)
 			c.replaces.Store(false)
-			return
+			return true
 		}
 		_, err = k.Lead(ctx, addrs, r, nil)
 	}
 	// Of what has failed, its text may name either of two deadlines of one instant.
 	c.world.note(m.name, fmt.Sprintf("%s: done is %t", r.Op, err == nil), nil)
+	return false
 }
 
 // heal ends all faults, and starts all processes that are down.
