@@ -13,21 +13,28 @@ import (
 	"trellis/binlog/vfs"
 )
 
-// maxBehind is how many bytes of indexes wait to be written before a segment goes without one.
-const maxBehind = 4 << 20
+const (
+	// maxBehind is how many bytes of indexes wait to be written before a segment goes without one.
+	maxBehind = 4 << 20
+	// maxDraftsIdle is how many pieces of memory are kept for further blocks.
+	maxDraftsIdle = 16
+)
 
 // indexer makes the index of each segment whose records it is told all of. Nothing depends on an index, so
 // that an error means that there is none.
 type indexer struct {
-	fs     vfs.FS
-	dir    string
-	boot   uint64                    // 0 if this run syncs
-	drafts map[uint32]*index.Builder // of segments that are not sealed; wmu of the log guards it, before Start nothing
+	fs    vfs.FS
+	dir   string
+	boot  uint64         // 0 if this run syncs
+	draft *index.Builder // of the segment that is filled, or nil; wmu of the log guards it, before Start nothing
 
 	mu     sync.Mutex
 	tasks  []indexTask // in their order
 	behind int64       // bytes in them
+	idle   [][]byte    // memory of drafts
 	woken  chan struct{}
+
+	doing []indexTask // of the goroutine
 
 	files map[uint32]*indexFile // begun, by segment; of the goroutine, before Start and after its end of the caller
 }
@@ -52,8 +59,7 @@ type indexFile struct {
 // to be known.
 func newIndexer(l *Log) *indexer {
 	x := &indexer{
-		fs: l.fs, dir: l.dir, drafts: map[uint32]*index.Builder{}, woken: make(chan struct{}, 1),
-		files: map[uint32]*indexFile{},
+		fs: l.fs, dir: l.dir, woken: make(chan struct{}, 1), files: map[uint32]*indexFile{},
 	}
 	if l.opts.Sync == SyncNever {
 		if x.boot = l.boot; x.boot == 0 {
@@ -63,40 +69,44 @@ func newIndexer(l *Log) *indexer {
 	return x
 }
 
-// add takes a record of a segment at an offset. What it returns has to be done.
-func (x *indexer) add(seg *segment, offset int64, b []byte) (t indexTask, ok bool) {
-	d := x.drafts[seg.Index]
-	if d == nil {
-		return t, false
-	}
-	d.Add(offset, b)
-	if record.KindOf(b) == record.End {
-		delete(x.drafts, seg.Index)
-		return indexTask{seg: seg, last: d}, true
-	}
-	if out := d.Take(); out != nil {
-		return indexTask{seg: seg, bytes: out}, true
-	}
-	return t, false
-}
+// begin begins the index of a segment, whose records follow. Those of the segment before are all there.
+func (x *indexer) begin(seg *segment) { x.draft = index.NewBuilder(&seg.Header, x.boot) }
 
-// begin begins the index of a segment, whose records follow.
-func (x *indexer) begin(seg *segment) { x.drafts[seg.Index] = index.NewBuilder(&seg.Header, x.boot) }
-
-// written takes whole records, which were written to a segment from that offset on.
-func (x *indexer) written(seg *segment, offset int64, b []byte) {
+// written takes whole records, which were written to a segment from that offset on. It reports whether there is work.
+func (x *indexer) written(seg *segment, offset int64, b []byte) (posted bool) {
 	if offset == 0 {
 		x.begin(seg)
 		offset, b = record.HeaderSize, b[record.HeaderSize:]
 	}
-	for len(b) > 0 {
+	for d := x.draft; x.draft != nil && len(b) > 0; {
 		n := record.Length(b)
-		if t, ok := x.add(seg, offset, b[:n]); ok && !x.post(t) {
-			delete(x.drafts, seg.Index)
-			x.post(indexTask{seg: seg, none: true})
+		d.Add(offset, b[:n])
+		if record.KindOf(b) == record.End {
+			x.draft = nil
+			x.post(indexTask{seg: seg, last: d})
+			return true
+		}
+		if out := d.Take(); out != nil {
+			if posted = true; x.post(indexTask{seg: seg, bytes: out}) {
+				d.Reuse(x.spare())
+			} else {
+				x.draft = nil
+				x.post(indexTask{seg: seg, none: true})
+			}
 		}
 		offset, b = offset+n, b[n:]
 	}
+	return posted
+}
+
+// spare is memory for a block, or nil.
+func (x *indexer) spare() (b []byte) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if k := len(x.idle); k > 0 {
+		b, x.idle = x.idle[k-1], x.idle[:k-1]
+	}
+	return b
 }
 
 // post has a task done by the goroutine. It reports false if that is too far behind to write more.
@@ -116,16 +126,19 @@ func (x *indexer) post(t indexTask) bool {
 func (x *indexer) work() {
 	for {
 		x.mu.Lock()
-		tasks := x.tasks
-		x.tasks = nil
+		x.tasks, x.doing = x.doing[:0], x.tasks
 		x.mu.Unlock()
-		if len(tasks) == 0 {
+		if len(x.doing) == 0 {
 			return
 		}
-		for _, t := range tasks {
+		for i, t := range x.doing {
 			x.do(t)
+			x.doing[i] = indexTask{}
 			x.mu.Lock()
 			x.behind -= int64(len(t.bytes))
+			if t.bytes != nil && len(x.idle) < maxDraftsIdle {
+				x.idle = append(x.idle, t.bytes[:0])
+			}
 			x.mu.Unlock()
 		}
 	}

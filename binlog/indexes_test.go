@@ -296,6 +296,93 @@ func TestACrashAtAnyCallWithIndexesLosesNothing(t *testing.T) {
 	}
 }
 
+// bulkyLog is a file system with a log of segments of 1 MiB with more jobs than an index has room for in a few blocks.
+func bulkyLog(t *testing.T) *faultfs.FS {
+	t.Helper()
+	fs := faultfs.New(testDir)
+	o := newOwner()
+	if err := o.open(testDir, Options{FS: fs, SegmentSize: 1 << 20, Sync: SyncAlways, Indexes: true}); err != nil {
+		t.Fatal(err)
+	}
+	for id := uint64(1); id <= 40_000; id++ {
+		o.put(testRecord(id, 10))
+		if id%1000 == 0 {
+			o.log.makeDurable()
+		}
+	}
+	eventually(t, "indexes", func() bool { return len(indexFiles(t, fs)) > 1 })
+	if err := o.log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return fs
+}
+
+// The memory of blocks is used again, but not before they are written.
+func TestAnIndexOfManyBlocksIsWhatItsSegmentSays(t *testing.T) {
+	t.Parallel()
+	fs := bulkyLog(t)
+	var out strings.Builder
+	if err := inspect.Verify(&out, fs, testDir); err != nil || !strings.Contains(out.String(), ": index, ") {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	for _, name := range indexFiles(t, fs) {
+		if n := len(content(t, fs, name)); n < 4*index.BlockSize {
+			t.Errorf("%s has %d bytes", name, n)
+		}
+	}
+}
+
+// countedFS counts by name how many bytes are read from its files.
+type countedFS struct {
+	*faultfs.FS
+	read map[string]int
+}
+
+func (c countedFS) OpenRead(name string) (vfs.File, error) {
+	f, err := c.FS.OpenRead(name)
+	return countedFile{f, c.read, filepath.Base(name)}, err
+}
+
+type countedFile struct {
+	vfs.File
+	read map[string]int
+	name string
+}
+
+func (c countedFile) ReadAt(b []byte, off int64) (int, error) {
+	n, err := c.File.ReadAt(b, off)
+	c.read[c.name] += n
+	return n, err
+}
+
+// Of a segment with an index a restart reads header and end, and of the last one, which has none, what it holds twice:
+// to find out where the log ends, and for the jobs.
+func TestARestartByIndexesReadsFewBytesOfSegments(t *testing.T) {
+	t.Parallel()
+	fs := countedFS{bulkyLog(t), map[string]int{}}
+	l, err := Open(testDir, Options{FS: fs, SegmentSize: 1 << 20, Sync: SyncAlways, Indexes: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Replay(&counter{}); err != nil {
+		t.Fatal(err)
+	}
+	last := len(l.segs) - 1
+	for i, seg := range l.segs {
+		most := 10_000
+		if i == last {
+			most = int(seg.size+seg.used) + 1<<18 // and the first records once more
+		}
+		if n := fs.read[filepath.Base(seg.name)]; n > most {
+			t.Errorf("%d bytes of %s are read, which has %d", n, seg.name, seg.used)
+		}
+	}
+	if last < 2 {
+		t.Errorf("%d segments", last+1)
+	}
+	l.Close()
+}
+
 func TestVerifyAndDumpReadIndexes(t *testing.T) {
 	t.Parallel()
 	fs, _ := indexedLog(t, SyncAlways)

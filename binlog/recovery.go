@@ -264,10 +264,8 @@ func (r *replay) segment(seg *segment) error {
 		if err := r.record(seg, at, b); err != nil {
 			return err
 		}
-		if r.index != nil {
-			if t, ok := r.index.add(seg, at, b); ok {
-				r.index.do(t)
-			}
+		if r.index != nil && r.index.written(seg, at, b) {
+			r.index.work()
 		}
 	}
 	if err := r.sc.Err(); err != nil || end == seg.used {

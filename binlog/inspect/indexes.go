@@ -56,8 +56,8 @@ func (s *Survey) believed(f *File) *index.Index {
 	return x
 }
 
-// findDurable finds the position before which everything was on disk, by headers and what the last segment says.
-// Segments between them say less.
+// findDurable finds a position before which everything was on disk, by headers and what the last segment says, which is
+// read until it calls all segments before it durable: no index is of more. Segments between them say less.
 func (s *Survey) findDurable(sc *record.Scanner) error {
 	ahead := Survey{Synced: 0}
 	for _, f := range s.Files {
@@ -69,6 +69,9 @@ func (s *Survey) findDurable(sc *record.Scanner) error {
 	for b, gap := range last.Records(s.fs, s.Seed, sc) {
 		if gap == nil {
 			ahead.noteDurable(record.KindOf(b), b)
+		}
+		if last.Wrong == nil && ahead.Synced >= last.Base {
+			break
 		}
 	}
 	s.durable = ahead.Synced

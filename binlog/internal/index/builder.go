@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"io"
+	"slices"
 
 	"trellis/binlog/journal"
 	"trellis/binlog/record"
@@ -83,7 +84,7 @@ type Builder struct {
 	head   uint32 // checksum in the header
 	blocks [kinds]block
 	tubes  map[string]uint16 // of the block of states
-	tube   string            // the last one there, and its number; "" if there is none
+	tube   []byte            // the last one there, and its number; empty if there is none
 	number uint16
 	mark   journal.Pos // in the last mark; 0 if there was none
 	markAt int64
@@ -126,24 +127,29 @@ func (x *Builder) Add(offset int64, rec []byte) {
 func (x *Builder) full(offset int64, rec []byte) {
 	e := &x.blocks[States]
 	start, end := record.TubeSpan(rec)
-	if string(rec[start:end]) != x.tube {
-		x.tube = x.name(e, rec[start:end])
-		x.number = x.tubes[x.tube]
+	if string(rec[start:end]) != string(x.tube) {
+		x.name(e, rec[start:end])
 	}
 	state, keyed := record.State(rec)
-	var word [wordSize]byte
-	word[0], word[1] = byte(record.Full), state
-	le.PutUint16(word[2:], x.number)
-	le.PutUint32(word[4:], uint32(offset/8))
-	if [counted - copied]byte(rec[copied:]) != [counted - copied]byte{} {
-		word[0] |= counters
+	kind := uint64(record.Full)
+	if le.Uint64(rec[copied:])|le.Uint64(rec[copied+8:])|uint64(le.Uint32(rec[copied+16:])) != 0 {
+		kind |= counters
 	}
-	e.b = append(e.b, word[:]...)
-	e.b = append(e.b, rec[8:copied]...)
-	if word[0]&counters != 0 {
+	// Nearly all items have these bytes only, so that they are copied at once.
+	n := len(e.b)
+	if cap(e.b)-n < copied {
+		e.b = slices.Grow(e.b, BlockSize+maxItem-n)
+	}
+	b := e.b[n : n+copied]
+	le.PutUint64(b, kind|uint64(state)<<8|uint64(x.number)<<16|uint64(offset/8)<<32)
+	*(*[copied - wordSize]byte)(b[wordSize:]) = [copied - wordSize]byte(rec[wordSize:])
+	e.b = e.b[:n+copied]
+	if kind&counters != 0 {
 		e.b = append(e.b, rec[copied:counted]...)
 	}
-	e.b = append(e.b, rec[journal.FullFixed:start]...)
+	if start > journal.FullFixed {
+		e.b = append(e.b, rec[journal.FullFixed:start]...)
+	}
 	if keyed {
 		keys := rec[end:record.BodyOffset(rec)]
 		e.b = le.AppendUint16(e.b, uint16(len(keys)))
@@ -152,14 +158,16 @@ func (x *Builder) full(offset int64, rec []byte) {
 	x.added(States)
 }
 
-// name has a tube's name in the block, and returns it as a string.
-func (x *Builder) name(e *block, name []byte) string {
-	if _, ok := x.tubes[string(name)]; !ok {
+// name has a tube's name in the block, and makes it the last one.
+func (x *Builder) name(e *block, name []byte) {
+	n, ok := x.tubes[string(name)]
+	if !ok {
 		e.b = append(e.b, tubeItem, byte(len(name)), 0, 0, 0, 0, 0, 0)
 		e.b = append(e.b, name...)
-		x.tubes[string(name)] = uint16(len(x.tubes))
+		n = uint16(len(x.tubes))
+		x.tubes[string(name)] = n
 	}
-	return string(name)
+	x.tube, x.number = append(x.tube[:0], name...), n
 }
 
 func (x *Builder) other(kind Kind, k record.Kind, offset int64, rec []byte) {
@@ -192,7 +200,7 @@ func (x *Builder) end(kind Kind) {
 	e.b, e.n = e.b[:0], 0
 	if kind == States {
 		clear(x.tubes)
-		x.tube = ""
+		x.tube = x.tube[:0]
 	}
 }
 
@@ -204,6 +212,13 @@ func (x *Builder) Take() []byte {
 	b := x.out
 	x.out = nil
 	return b
+}
+
+// Reuse gives back what Take has returned, from this or another Builder, as memory for what follows.
+func (x *Builder) Reuse(b []byte) {
+	if len(x.out) == 0 {
+		x.out = b[:0]
+	}
 }
 
 // Finish returns the rest of the file, of a segment of which so many bytes are used and whose end has that checksum.

@@ -190,6 +190,28 @@ func TestAUsualJobTakes48Bytes(t *testing.T) {
 	}
 }
 
+func TestABuilderAllocatesNothingForAJob(t *testing.T) {
+	job := func(tube string) []byte {
+		j := journal.Record{ID: 1, State: journal.Ready, Tube: tube, Body: make([]byte, 100)}
+		return encode(j.Size(), func(b []byte) { record.EncodeFull(b, 1, &j) })
+	}
+	jobs := [][]byte{job("default"), job("other")}
+	b, taken := NewBuilder(&testHeader, 0), 0
+	const n = 20_000
+	allocs := testing.AllocsPerRun(10, func() {
+		for i := range n {
+			b.Add(80, jobs[i/3%2])
+			if out := b.Take(); out != nil {
+				taken++
+				b.Reuse(out)
+			}
+		}
+	})
+	if blocks := float64(taken) / 11; allocs > 2*blocks+4 || taken < 10 { // a block has a copy of the name of each tube
+		t.Errorf("%v allocations, %v blocks", allocs, blocks)
+	}
+}
+
 // whole reads all of an index.
 func whole(file []byte) error {
 	x, err := open(file)
