@@ -63,7 +63,7 @@ func (l *Log) startBodies() {
 		break
 	}
 	l.bodies = bodies.New(bodies.Options{
-		Seed: l.seed,
+		Salt: func(segment uint32) record.Salt { return record.NewSalt(l.seed, segment) },
 		Open: func(segment uint32) (vfs.File, error) {
 			return l.fs.OpenRead(l.path(segment))
 		},

@@ -11,6 +11,7 @@
 //	  inspect       what a directory holds: survey, verify, dump; torn and damaged
 //	  convert       beanstalkd's own log in and out; salvage of a damaged log
 //	  replica       the log of several servers, with packages of its own
+//	  spill         bodies of jobs in files of their own, for members of a cluster: nothing uses it yet
 //	  vfs           the file system as a log needs it, and one that fails on demand
 //	  internal      bodies reads bodies back, elevator says in which order; index is the format of what a
 //	                restart needs of a segment beside them

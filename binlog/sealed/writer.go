@@ -88,6 +88,12 @@ func (w *Writer) end() error {
 	return nil
 }
 
+// Size is how many bytes the segment that is open has so far.
+func (w *Writer) Size() int64 { return w.out.Size() }
+
+// Sync makes the records so far durable, but for the name of their segment, which is open.
+func (w *Writer) Sync() error { return w.out.Sync() }
+
 // Stop makes all records durable and adds one that says so, so that a reader of the log
 // takes nothing before it for torn. Only Close may follow.
 func (w *Writer) Stop() error {

@@ -20,7 +20,7 @@ import (
 // Options say where the segments are. Their functions may be called from any goroutine, and take no lock
 // that a caller of the Reader's holds.
 type Options struct {
-	Seed uint32 // of all segments
+	Salt func(segment uint32) record.Salt
 	Open func(segment uint32) (vfs.File, error)
 
 	// Other is a segment with records, and a length in bytes that can be read of it, another one than
@@ -263,7 +263,7 @@ func (r *Reader) look(read *read, b []byte, err error) (outcomes []elevator.Outc
 	if read.Probe {
 		return []elevator.Outcome{outcome(err, err == nil)}, nil
 	}
-	salt := record.NewSalt(r.Seed, read.File)
+	salt := r.Salt(read.File)
 	for _, q := range read.Requests {
 		from, to := max(q.From, read.From), min(q.To, read.To)
 		part := b[min(from-read.From, int64(len(b))):min(to-read.From, int64(len(b)))]

@@ -61,7 +61,7 @@ func newRig(t *testing.T, segments int, sizes ...int) *rig {
 		g.end = journal.Place{Segment: s + 1, Offset: uint32(len(b) / 8)}
 	}
 	g.Reader = New(Options{
-		Seed: seed,
+		Salt: func(s uint32) record.Salt { return record.NewSalt(seed, s) },
 		Open: func(s uint32) (vfs.File, error) { return g.disk.OpenRead(name(s)) },
 		Other: func(but uint32) (uint32, int64) {
 			return but%uint32(segments) + 1, 100

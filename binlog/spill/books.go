@@ -1,0 +1,229 @@
+package spill
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// A File is a body file that is whole and durable, with its name. A list of a snapshot has it.
+type File struct {
+	Number  uint32
+	Seed    uint32 // of its records' checksums
+	Size    int64  // bytes
+	Sum     uint32 // CRC-32C of all of them
+	Records uint32 // that were written to it
+	Bodies  int64  // bytes of their bodies
+}
+
+// phase says what a body file is.
+//
+//	begin:    -> open
+//	seal:     open -> whole
+//	fail:     open -> broken; name: whole -> broken
+//	damaged:  whole -> stuck, broken -> ruined
+//	list:     -> whole; all others -> stale
+//	unlisted: stale -> whole, without bodies
+//	drop:     all but stale and open ->
+type phase uint8
+
+const (
+	stale  phase = iota // of an owner before; nobody has read a list with or without it
+	open                // is written to
+	whole               // sealed, and durable
+	broken              // a write or a sync has failed: what was told before that can be read
+	stuck               // whole, but some of what lives cannot be read
+	ruined              // broken, and some of what lives cannot be read
+)
+
+// file is what the books have of a body file.
+type file struct {
+	File
+	phase   phase
+	named   bool   // its name is durable
+	live    int64  // bodies that somebody refers to
+	bodies  int64  // bytes of them
+	emptied uint64 // the last walk that had begun when nobody referred to any more, if nobody does
+}
+
+// needed is how many bytes of the file are those of bodies that live, with their records.
+func (f *file) needed() int64 {
+	if f.live == 0 {
+		return 0
+	}
+	return f.bodies + f.live*(f.Size-f.Bodies)/int64(max(f.Records, 1))
+}
+
+// books decide which file is to be moved and which may be removed. They have no file.
+type books struct {
+	limit   int64 // bytes from which on a file is sealed
+	files   map[uint32]*file
+	last    uint32 // the greatest number that was ever given
+	walks   uint64 // of snapshots, that have begun
+	current uint64 // of them, the one whose snapshot counts
+}
+
+// firstNumber is that of the first body file: to the jobs of a member, 1 is the log.
+const firstNumber = 2
+
+func newBooks(limit int64) *books {
+	return &books{limit: limit, files: map[uint32]*file{}, last: firstNumber - 1}
+}
+
+// begin gives a number to a file that is written to from now on.
+func (b *books) begin(seed uint32) *file {
+	b.last++
+	f := &file{File: File{Number: b.last, Seed: seed}, phase: open}
+	b.files[b.last] = f
+	return f
+}
+
+// found takes a file that lies in the directory.
+func (b *books) found(number uint32, size int64) {
+	b.files[number] = &file{File: File{Number: number, Size: size}, phase: stale, named: true}
+	b.last = max(b.last, number)
+}
+
+// list makes the files of a list the only ones that count, with no bodies that anybody refers to yet.
+func (b *books) list(files []File) {
+	for _, f := range b.files {
+		f.phase, f.live, f.bodies = stale, 0, 0
+	}
+	for _, x := range files {
+		b.files[x.Number] = &file{File: x, phase: whole, named: true}
+		b.last = max(b.last, x.Number)
+	}
+}
+
+// unlisted says that a list was read whole: the files that are not in it are of no use.
+func (b *books) unlisted() {
+	for _, f := range b.files {
+		if f.phase == stale {
+			f.phase, f.emptied = whole, 0
+		}
+	}
+	b.current = max(b.current, 1)
+	b.walks = max(b.walks, 1)
+}
+
+// add notes that somebody refers to a body.
+func (b *books) add(number uint32, size uint32) {
+	if f := b.files[number]; f != nil {
+		f.live++
+		f.bodies += int64(size)
+	}
+}
+
+// forget notes that nobody refers to a body any more.
+func (b *books) forget(number uint32, size uint32) {
+	f := b.files[number]
+	if f == nil || f.live == 0 {
+		panic("spill: a body is forgotten to which nobody refers")
+	}
+	f.live--
+	f.bodies -= int64(size)
+	if f.live == 0 {
+		f.emptied = b.walks
+	}
+}
+
+// end notes that nothing more is written to a file.
+func (b *books) end(f *file, p phase) {
+	if f.phase = p; f.live == 0 {
+		f.emptied = b.walks
+	}
+}
+
+// damaged notes that bodies of a file that was moved are still there, because they cannot be read.
+func (b *books) damaged(f *file) {
+	if f.phase == broken {
+		f.phase = ruined
+	} else {
+		f.phase = stuck
+	}
+}
+
+// name notes that the names of all files are durable, or that this has failed: of those that were not durable before
+// nobody knows what they are now.
+func (b *books) name(durable bool) {
+	for _, f := range b.files {
+		switch {
+		case durable:
+			f.named = f.named || f.phase != open
+		case !f.named && f.phase == whole:
+			f.phase = broken
+		}
+	}
+}
+
+// toMove is the file whose bodies are to be moved to another one, 0 if none is: a broken one, which no list may have,
+// or that of which the least lives, when files that have some are half as long again as what lives, and one file more.
+func (b *books) toMove() (number uint32) {
+	var size, needed int64
+	least := math.Inf(1)
+	for _, n := range b.numbers() {
+		f := b.files[n]
+		if f.live == 0 || f.phase >= stuck {
+			continue
+		}
+		size += f.Size
+		needed += f.needed()
+		switch share := float64(f.needed()) / float64(f.Size); {
+		case f.phase == broken:
+			return n
+		case f.phase == whole && share < least:
+			number, least = n, share
+		}
+	}
+	if size <= needed+needed/2+b.limit {
+		return 0
+	}
+	return number
+}
+
+// removable are the files that may be removed, of which no list in held is. A walk has told where bodies are that have
+// left since: a file was empty before that of the current snapshot began. The last one stays, so that its number is not
+// given again after a restart.
+func (b *books) removable(held map[uint32]bool) (list []uint32) {
+	for _, n := range b.numbers() {
+		f := b.files[n]
+		if f.phase > open && f.live == 0 && f.emptied < b.current && n != b.last && !held[n] {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// numbers are those of all files, in order.
+func (b *books) numbers() []uint32 {
+	list := make([]uint32, 0, len(b.files))
+	for n := range b.files {
+		list = append(list, n)
+	}
+	slices.SortFunc(list, cmp.Compare)
+	return list
+}
+
+// Stats tell of the body files.
+type Stats struct {
+	Files  int
+	Bytes  int64 // of all of them
+	Needed int64 // of them, what bodies take to which jobs refer
+	Empty  int64 // of them, bytes of files in which there are none: they go after the next snapshot
+	Stuck  int   // files that are damaged, and stay until what lives in them has ended
+}
+
+func (b *books) stats() (s Stats) {
+	for _, f := range b.files {
+		s.Files++
+		s.Bytes += f.Size
+		s.Needed += f.needed()
+		if f.live == 0 && f.phase != open {
+			s.Empty += f.Size
+		}
+		if f.phase >= stuck {
+			s.Stuck++
+		}
+	}
+	return s
+}

@@ -1,0 +1,67 @@
+// Package spill keeps bodies of jobs in files of their own, so that they need not be in memory. A member of a cluster
+// has such body files, because what it knows of a job is in its snapshots and entries, from which nothing can be read
+// by its place. A server alone has its log.
+//
+// # Use
+//
+//	s, err := spill.Open(options)              // the directory, made if need be
+//	l, err := s.Begin(owner, files)            // for the jobs of a snapshot, which has that list of files
+//	l.Keep(place, size)                        // each body that the snapshot refers to
+//	l.Listed()                                 // it was read whole
+//
+//	err = l.Add(record)                        // a body that is to leave memory
+//	err = l.Write()                            // when Full reports true, or nothing follows: Owner.Spilled is called
+//	more, err := l.Move()                      // a slice of compaction, now and then
+//	l.Load(fetches)                            // Owner.Loaded is told the bodies
+//	l.Forget(place, size)                      // the job refers to its body there no more
+//
+//	walk := s.Walk()                           // a snapshot begins
+//	files, err := s.Seal(numbers)              // it has told of places in these: its list
+//	s.Current(walk)                            // it counts now
+//	err = s.Remove(held)                       // files that nobody needs, given the lists of all snapshots there are
+//
+// A [Life] is the time in which one owner has the bodies. Begin ends the one before, whose owner takes nothing any more
+// by then; what is said of it afterwards counts for nothing. Add, Write, Move, Seal, Remove and Begin may wait for the
+// disk, and for one another. All else does not wait, and any goroutine may call it. The owner is called without a lock.
+//
+// # Invariants
+//
+//   - Owner.Spilled and Owner.Moved are told a place only when the body is synced there. When a write or a sync fails,
+//     the file is given up, no list has it, and its bodies are moved to another one before all others.
+//   - A list has files that are whole and durable, with their names.
+//   - A file is removed only if nobody refers to a body in it, no list that is held has it, and it was empty before
+//     the walk of the current snapshot began: a walk tells of places that compaction may empty before the snapshot
+//     counts. Before a list was read whole nothing is removed.
+//   - No number is given twice in a process, nor after a restart one that a list, or a file that is there, has. The
+//     records of each file have a seed of their own, so that what lay on the disk before does not pass for them.
+//   - A body that cannot be read when its file is moved stays where it is, and so does the file.
+//
+// # Structure
+//
+// What is to be moved and what may be removed is decided by books, which have no file (books.go). A Store writes
+// (store.go) and moves (move.go); bodies are read as those of the log are (internal/bodies).
+//
+// # The directory
+//
+//	trellis.0000000002    a body file: a segment of package record, which is the oldest that it needs itself
+//
+// It has full records and an end record, or none if it was not sealed. What a record says but for its id and body may
+// have changed since: nobody reads it.
+//
+// # Limits
+//
+// A file is sealed at 64 MiB, or behind the record that exceeds that. What is written at a time is 512 KiB, or one
+// record, and synced before more is: a sync of another file waits for no more. Files take half as much again as what
+// lives in them, and one file more, and what waits for the next snapshot (Stats.Empty).
+//
+// # What is missing
+//
+// The server does not use it yet. What its user has to do, of storage beyond memory, step 5:
+//
+//   - A snapshot that has places needs a second version of its description, with the list of files and a file of
+//     entries without bodies, in the format of indexes. Order on disk: Seal, that file, segments, description,
+//     directories, pointer. What is empty (Stats.Empty) counts towards the size at which the next one is taken.
+//   - Whoever removes holds the lock of walks and asks for the lists under it: a walk that was given up a moment before
+//     may still make its snapshot current.
+//   - A follower is sent the bodies that it lacks, and only those.
+package spill
