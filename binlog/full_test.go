@@ -87,6 +87,38 @@ func TestAFullDiskRefusesJobsButNeverDeletes(t *testing.T) {
 	}
 }
 
+// Room comes back by whole segments: those that are small beside the disk let puts go on when few jobs have ended.
+func TestAFullDiskHasRoomAgainWhenTheJobsOfTwoSegmentsHaveEnded(t *testing.T) {
+	t.Parallel()
+	const disk = 1 << 20
+	c := newClient(t, Options{Sync: SyncEvery(time.Millisecond), SegmentSize: disk / 32, Indexes: true})
+	c.fs.SetCapacity(disk)
+	put := func() error {
+		c.nextID++
+		pos, err := c.put(testRecord(c.nextID, 100))
+		if err == nil {
+			c.done(pos, nil)
+		}
+		return err
+	}
+	for oldest := uint64(1); oldest < 4000; { // the disk is full again and again
+		for err := error(nil); !errors.Is(err, ErrNoSpace); err = put() {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.log.makeDurable()
+		for end := oldest + 2*disk/32/160; oldest < end; oldest++ {
+			c.end(oldest)
+		}
+		c.log.makeDurable()
+		eventually(t, "puts to be accepted", func() bool { return put() == nil })
+	}
+	if n := len(c.jobs); n < disk/400 {
+		t.Errorf("there are %d jobs on a full disk", n)
+	}
+}
+
 func TestServiceReturnsWhenTheDiskGetsRoom(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, Options{SegmentSize: 16 << 10})

@@ -4,7 +4,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"trellis/binlog"
+	"trellis/cmd/trellisd/internal/options"
 	"trellis/engine"
 )
 
@@ -59,4 +62,25 @@ func (e *evictor) evict() time.Duration {
 		return evictIdle
 	}
 	return evictPause
+}
+
+// largeSegment is the size of segments on large disks: bodies are read back from few files.
+const largeSegment = 64 << 20
+
+// segmentSize is the size of the binlog's segments on a disk of so many bytes if -s does not say it and bodies leave
+// memory. A full disk gets room again by whole segments, so that none is more than a 32th of it.
+func segmentSize(disk int64) int64 {
+	return max(binlog.DefaultSegmentSize, min(largeSegment, disk/32))
+}
+
+// chooseSegmentSize sets what -s does not say, where bodies leave memory.
+func chooseSegmentSize(opt *options.Options) {
+	if opt.BodyMemory == 0 || opt.SegmentSize > 0 {
+		return
+	}
+	var st unix.Statfs_t
+	if unix.Statfs(opt.Binlog, &st) != nil {
+		return // whoever opens the binlog says what is wrong
+	}
+	opt.SegmentSize = segmentSize(int64(st.Blocks) * int64(st.Bsize))
 }

@@ -104,6 +104,7 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 
 	// The binlog is locked and replayed as the new user, with the sockets open and
 	// before anybody is served.
+	chooseSegmentSize(opt)
 	mon.serve(opt, log)
 	bl, err := openBinlog(opt, mon, log)
 	if err != nil {

@@ -101,8 +101,6 @@ func (c *commandLine) checkBodies() error {
 		return usagef("--body-memory is not for a member of a cluster")
 	case c.BodyMemory < 5*int64(c.MaxJobSize):
 		return usagef("--body-memory has to be five times -z at least")
-	case c.SegmentSize == 0:
-		c.SegmentSize = 64 << 20
 	}
 	return nil
 }

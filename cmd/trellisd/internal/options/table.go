@@ -202,8 +202,9 @@ counts.`,
 			}
 			return err
 		}, show: amount(&o.SegmentSize, quantity.Bytes)},
-		help:   "size of each file of the binlog (default is 10M)",
-		manual: "The size of the files in DIR, at most 1G. The default is 10M.",
+		help: "size of each file of the binlog (default is 10M)",
+		manual: `The size of the files in DIR, at most 1G. The default is 10M, and with --body-memory
+a 32th of the disk, from 10M to 64M: a full disk gets room again by whole files.`,
 	}, {
 		name: "body-memory", value: "SIZE",
 		setting: bound(&o.BodyMemory, "body-memory", leastBodyMemory, math.MaxInt64, quantity.Bytes),
@@ -221,8 +222,7 @@ INTERNAL_ERROR. Bodies that are on their way to clients cannot leave: when many 
 read slowly, bodies take more than SIZE, and puts are answered OUT_OF_MEMORY until they
 have read. A job that is read back costs about ten times the processor time of another
 one. The start keeps no body: it reads the files index.NUMBER in DIR, one for a segment,
-and whole segments where these are missing. They may be deleted. -s is 64Mi then unless
-it is given.`,
+and whole segments where these are missing. They may be deleted.`,
 	}, {
 		name: "skip-damaged", setting: turnOn(&o.SkipDamaged),
 		help: "start with what is sound of a damaged binlog",
