@@ -234,14 +234,5 @@ func readFile(fs vfs.FS, name string) (string, error) {
 
 // removeDir removes a sub-directory and its files.
 func (t *Takeover) removeDir(dir string) error {
-	es, err := t.FS.List(dir)
-	if err != nil {
-		return err
-	}
-	for _, e := range es {
-		if err := t.FS.Remove(filepath.Join(dir, e.Name)); err != nil {
-			return err
-		}
-	}
-	return errors.Join(t.FS.Remove(dir), vfs.SyncDir(t.FS, t.Dir))
+	return errors.Join(vfs.RemoveAll(t.FS, dir), vfs.SyncDir(t.FS, t.Dir))
 }

@@ -43,22 +43,23 @@ func Replace(fsys FS, name string, b []byte) error {
 	return SyncDir(fsys, filepath.Dir(name))
 }
 
-// RemoveAll removes a directory with all that is in it, or a file. It is no error if there is none.
-func RemoveAll(fsys FS, name string) error {
-	list, err := fsys.List(name)
-	for _, e := range list {
-		err = errors.Join(err, RemoveAll(fsys, filepath.Join(name, e.Name)))
-	}
-	if len(list) == 0 {
-		err = nil // of a file, or of nothing, there is no list
-	}
-	if err == nil {
-		err = fsys.Remove(name)
-	}
+// RemoveAll removes a directory with all that is in it. It is no error if there is none.
+func RemoveAll(fsys FS, dir string) error {
+	es, err := fsys.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return err
+	for _, e := range es {
+		remove := fsys.Remove
+		if e.Dir {
+			remove = func(name string) error { return RemoveAll(fsys, name) }
+		}
+		err = errors.Join(err, remove(filepath.Join(dir, e.Name)))
+	}
+	if err != nil {
+		return err
+	}
+	return fsys.Remove(dir)
 }
 
 // TempSuffix ends the name of a file that Replace has not completed.

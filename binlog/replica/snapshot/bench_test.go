@@ -112,7 +112,7 @@ func BenchmarkReceiveAMillionJobs(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.StopTimer()
-		if err := removeAll(vfs.OS{}, dir+"/1-3"); err != nil {
+		if err := vfs.RemoveAll(vfs.OS{}, dir+"/1-3"); err != nil {
 			b.Fatal(err)
 		}
 		b.StartTimer()

@@ -61,7 +61,7 @@ func publish(fs vfs.FS, dir, tmp string, m *Meta) (_ Meta, path string, err erro
 		tmp, err = rename(fs, dir, tmp, path, m)
 	}
 	if err != nil || there {
-		err = errors.Join(err, removeAll(fs, tmp))
+		err = errors.Join(err, vfs.RemoveAll(fs, tmp))
 	}
 	if err != nil {
 		return Meta{}, "", err
@@ -116,7 +116,7 @@ func remove(fs vfs.FS, dir, name string) error {
 	if err := vfs.SyncDir(fs, dir); err != nil {
 		return err
 	}
-	return removeAll(fs, tmp)
+	return vfs.RemoveAll(fs, tmp)
 }
 
 // free returns the path of a name in dir, once nothing has that name any more: a snapshot of
@@ -125,23 +125,9 @@ func free(fs vfs.FS, dir, name string) (path string, err error) {
 	path = filepath.Join(dir, name)
 	there, err := exists(fs, path)
 	if err == nil && there {
-		err = removeAll(fs, path)
+		err = vfs.RemoveAll(fs, path)
 	}
 	return path, err
-}
-
-// removeAll removes a directory and its files.
-func removeAll(fs vfs.FS, path string) error {
-	es, err := fs.List(path)
-	if err != nil {
-		return err
-	}
-	for _, e := range es {
-		if err := fs.Remove(filepath.Join(path, e.Name)); err != nil {
-			return err
-		}
-	}
-	return fs.Remove(path)
 }
 
 // readFile returns the content of a file of at most limit bytes. Errors of the file's

@@ -235,7 +235,7 @@ func TestADamagedPointerIsNotTakenForNone(t *testing.T) {
 			f, _ := fs.Open(filepath.Join(dir, pointerName))
 			_ = f.Truncate(41)
 		},
-		"no snapshot":    func(fs *faultfs.FS) { _ = removeAll(fs, filepath.Join(dir, "9-3")) },
+		"no snapshot":    func(fs *faultfs.FS) { _ = vfs.RemoveAll(fs, filepath.Join(dir, "9-3")) },
 		"no description": func(fs *faultfs.FS) { _ = fs.Remove(filepath.Join(dir, "9-3", metaName)) },
 		"an unreadable one": func(fs *faultfs.FS) {
 			fs.Hook(func(c faultfs.Call) faultfs.Fault {

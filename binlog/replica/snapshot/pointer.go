@@ -126,7 +126,7 @@ func tidy(fs vfs.FS, dir, keep string) error {
 	}
 	for _, e := range es {
 		if e.Dir && strings.HasPrefix(e.Name, unfinished) {
-			if err := removeAll(fs, filepath.Join(dir, e.Name)); err != nil {
+			if err := vfs.RemoveAll(fs, filepath.Join(dir, e.Name)); err != nil {
 				return err
 			}
 		}

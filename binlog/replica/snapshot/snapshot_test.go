@@ -160,7 +160,7 @@ func TestNothingOfACopyIsTakenForTorn(t *testing.T) {
 		if _, err := binlog.Open("d/copy", binlog.Options{FS: fs}); !errors.As(err, &damage) || damage.Offset > off {
 			t.Fatalf("a wrong byte near %d: %v", off, err)
 		}
-		if err := errors.Join(removeLock(fs), removeAll(fs, "d/copy")); err != nil {
+		if err := errors.Join(removeLock(fs), vfs.RemoveAll(fs, "d/copy")); err != nil {
 			t.Fatal(err)
 		}
 	}

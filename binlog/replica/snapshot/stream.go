@@ -112,7 +112,7 @@ func receive(fs vfs.FS, dir string, index, term uint64, in *summedReader) (Meta,
 		return Meta{}, "", err
 	}
 	if err := receiveFiles(fs, tmp, &m, in); err != nil {
-		return Meta{}, "", errors.Join(err, removeAll(fs, tmp))
+		return Meta{}, "", errors.Join(err, vfs.RemoveAll(fs, tmp))
 	}
 	return publish(fs, dir, tmp, &m)
 }

@@ -249,7 +249,7 @@ func (w *Writer) Abort() error {
 	if w.tmp == "" {
 		return nil
 	}
-	err := errors.Join(w.out.Abandon(), removeAll(w.fs, w.tmp))
+	err := errors.Join(w.out.Abandon(), vfs.RemoveAll(w.fs, w.tmp))
 	w.tmp, w.out = "", sealed.Writer{}
 	if err != nil {
 		return fmt.Errorf("abort a snapshot: %w", err)
