@@ -102,7 +102,7 @@ func (l *Log) shouldCompact() bool {
 	case seg.stuck || l.hooks.Migrate == nil:
 		return false
 	}
-	return l.slow.Load() || l.room.excess(l.opts.SegmentSize, seg.live) > 0
+	return l.slow.Load() || l.room.excess(l.opts.SegmentSize, seg) > 0
 }
 
 // evacuate has the owner move all jobs out of a segment, and moves the settings.
@@ -235,6 +235,8 @@ func (l *Log) recordDrop() error {
 	}
 	for _, s := range l.segs[:n] {
 		l.room.used -= s.used
+		l.room.indexes -= s.indexed
+		s.dropped = true
 	}
 	l.dropped = append(l.dropped, l.segs[:n]...)
 	l.segs = l.segs[n:]

@@ -123,7 +123,8 @@
 // than sixteen full ones wait for a sync, the sync comes early.
 //
 // The directory stays below twice the needed bytes and two segments. The needed bytes are
-// the full records of all jobs, the latest settings, and what is reserved for tombstones; the
+// the full records of all jobs, the latest settings, and what is reserved for tombstones, and
+// with indexes, which count as the segments do, 48 bytes for each job; the
 // bound includes the reserve for deletes, 16 bytes a job. When compaction cannot keep up with
 // the clients, each commit waits for it up to 4 ms. For each byte that clients write,
 // compaction writes no more than one or two.

@@ -23,8 +23,10 @@ const (
 // indexer makes the index of each segment whose records it is told all of. Nothing depends on an index, so
 // that an error means that there is none.
 type indexer struct {
-	fs    vfs.FS
-	dir   string
+	fs  vfs.FS
+	dir string
+	// grown counts so many bytes more, or fewer, of a segment's index. It is called without locks.
+	grown func(seg *segment, n int64)
 	boot  uint64         // 0 if this run syncs
 	draft *index.Builder // of the segment that is filled, or nil; wmu of the log guards it, before Start nothing
 
@@ -51,6 +53,7 @@ type indexTask struct {
 // indexFile is an index that is being written.
 type indexFile struct {
 	vfs.File
+	seg  *segment
 	size int64
 	last *index.Builder
 }
@@ -59,7 +62,7 @@ type indexFile struct {
 // to be known.
 func newIndexer(l *Log) *indexer {
 	x := &indexer{
-		fs: l.fs, dir: l.dir, woken: make(chan struct{}, 1), files: map[uint32]*indexFile{},
+		fs: l.fs, dir: l.dir, grown: l.indexGrown, woken: make(chan struct{}, 1), files: map[uint32]*indexFile{},
 	}
 	if l.opts.Sync == SyncNever {
 		if x.boot = l.boot; x.boot == 0 {
@@ -164,7 +167,7 @@ func (x *indexer) do(t indexTask) {
 	case t.bytes != nil:
 		f, err = x.write(t.seg, f, t.bytes)
 	case t.last != nil && f == nil:
-		x.files[t.seg.Index] = &indexFile{last: t.last}
+		x.files[t.seg.Index] = &indexFile{seg: t.seg, last: t.last}
 		return
 	case t.last != nil:
 		f.last = t.last
@@ -181,6 +184,20 @@ func (x *indexer) do(t indexTask) {
 	}
 	delete(x.files, t.seg.Index)
 	x.fs.Remove(x.name(t.seg)) // often there is none
+	x.grown(t.seg, -t.seg.indexed)
+}
+
+// indexGrown counts bytes of the index of a segment, which takes room as the segment does. It is called on the
+// goroutine that writes indexes.
+func (l *Log) indexGrown(seg *segment, n int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	seg.indexed += n
+	l.room.disk += n
+	if !seg.dropped {
+		l.room.indexes += n
+	}
+	l.pace()
 }
 
 func (x *indexer) name(seg *segment) string {
@@ -190,7 +207,7 @@ func (x *indexer) name(seg *segment) string {
 // write writes what follows in an index, whose file is nil before its first bytes.
 func (x *indexer) write(seg *segment, f *indexFile, b []byte) (*indexFile, error) {
 	if f == nil {
-		f = &indexFile{}
+		f = &indexFile{seg: seg}
 		x.files[seg.Index] = f
 	}
 	if f.File == nil {
@@ -210,6 +227,7 @@ func (x *indexer) write(seg *segment, f *indexFile, b []byte) (*indexFile, error
 	}
 	_, err := f.WriteAt(b, f.size)
 	f.size += int64(len(b))
+	x.grown(seg, int64(len(b)))
 	return f, err
 }
 
@@ -237,8 +255,8 @@ func (x *indexer) finish(seg *segment, f *indexFile) error {
 // close removes what is not finished. No goroutine uses x any more.
 func (x *indexer) close() {
 	x.work()
-	for i := range x.files {
-		x.do(indexTask{seg: &segment{Header: record.Header{Index: i}}, none: true})
+	for _, f := range x.files {
+		x.do(indexTask{seg: f.seg, none: true})
 	}
 }
 

@@ -123,7 +123,8 @@ func TestARestartByIndexesTellsWhatOneWithoutTells(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			fs, was := indexedLog(t, policy)
-			o := reopened(t, fs.Killed(), policy)
+			fs = fs.Killed()
+			o := reopened(t, fs, policy)
 			if d := diff(o.snapshot(), was.snapshot()); d != "" {
 				t.Fatal(d)
 			}
@@ -132,6 +133,9 @@ func TestARestartByIndexesTellsWhatOneWithoutTells(t *testing.T) {
 			}
 			if o.log.room.live != was.log.room.live || o.log.room.tombstones != was.log.room.tombstones {
 				t.Error("the books of room differ")
+			}
+			if is, said := fs.Used(), o.log.room.disk; is != said || o.log.room.indexes == 0 {
+				t.Errorf("files of %d bytes are said to have %d, indexes %d", is, said, o.log.room.indexes)
 			}
 		})
 	}

@@ -13,6 +13,7 @@ import (
 
 	"trellis/binlog/inspect"
 	"trellis/binlog/internal/bodies"
+	"trellis/binlog/internal/index"
 	"trellis/binlog/journal"
 	"trellis/binlog/record"
 	"trellis/binlog/vfs"
@@ -106,6 +107,8 @@ type segment struct {
 	liveCount int64 // jobs that have their latest full record here, and latest settings
 	live      int64 // bytes of those records
 	stuck     bool  // damaged, so that compaction cannot empty it
+	indexed   int64 // bytes of its index on disk; only the indexer changes it
+	dropped   bool  // it is not in segs any more
 
 	// nameDurable says that the file's name is durable. A sync of a segment includes
 	// that of its name.
@@ -186,6 +189,9 @@ func newLog(dir string, opts Options) *Log {
 	l.batch.encoders, l.flight.encoders = new(sync.WaitGroup), new(sync.WaitGroup)
 	if opts.Indexes {
 		l.index = newIndexer(l)
+	}
+	if l.index != nil {
+		l.room.indexJob = index.JobSize
 	}
 	size := cmp.Or(opts.SegmentSize, DefaultSegmentSize)
 	size = min(max((size+4095)&^4095, MinSegmentSize), MaxSegmentSize)

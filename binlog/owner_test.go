@@ -347,6 +347,9 @@ func (o *owner) openStill(dir string, opts Options) error {
 			panic(err)
 		}
 		l.keepRoom(false)
+		if l.index != nil {
+			l.index.work()
+		}
 	}
 	return nil
 }

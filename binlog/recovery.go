@@ -216,6 +216,7 @@ func (l *Log) replay(to Restorer) error {
 	}
 	for i, seg := range l.segs {
 		if x := l.atOpen.Segments[i].Contents; x != nil {
+			l.indexGrown(seg, x.Size)
 			err := r.indexed(seg, x)
 			if err == nil {
 				r.meter.Add(seg.used)
@@ -225,6 +226,7 @@ func (l *Log) replay(to Restorer) error {
 				return err
 			}
 			l.log.Warn("an index is damaged: its segment is read", "file", seg.name, "error", err)
+			l.index.do(indexTask{seg: seg, none: true})
 		}
 		if err := r.segment(seg); err != nil {
 			return err

@@ -21,12 +21,15 @@ const deleteRoom = record.SmallSize
 type room struct {
 	free int64 // allocated for records and not used, in the current segment and the spares
 	used int64 // appended to all segments
-	disk int64 // of all files
+	disk int64 // of all files, indexes among them
 	live int64 // of the jobs' latest full records, and the latest settings
 	jobs int64 // and tombstones
 
 	// tombstones is what is reserved for those that jobs may leave.
 	tombstones int64
+
+	indexes  int64 // of the segments
+	indexJob int64 // what a job takes in an index; 0 if there are none
 
 	// margin is kept free beyond reserved. On a full disk, compaction may use one half
 	// to move jobs. The other is for the log's own records: that a segment is not needed,
@@ -60,10 +63,10 @@ func (r *room) short() bool { return r.free < r.floor()+r.ahead }
 // excess is how far the directory is above the size at which compaction starts,
 // half a segment before the size that it must not exceed: twice the needed bytes
 // and two segments. One of the two is for what is allocated beyond used, reserved
-// and margin. Oldest are the live bytes of the oldest segment, which are there
-// twice while they are moved.
-func (r *room) excess(segmentSize, oldest int64) int64 {
-	return r.used + r.floor() + 2*r.ahead + oldest/2 - (2*r.needed() + segmentSize/2)
+// and margin. What the oldest segment needs is there twice while it is moved.
+func (r *room) excess(segmentSize int64, oldest *segment) int64 {
+	twice := oldest.live + r.indexJob*oldest.liveCount
+	return r.used + r.indexes + r.floor() + 2*r.ahead + twice/2 - (2*r.needed() + segmentSize/2)
 }
 
 // over is how far the directory is above the size that it must not exceed.
@@ -74,7 +77,7 @@ func (r *room) over(segmentSize int64) int64 {
 // needed is the size of a directory that is compacted as far as can be. What is reserved
 // for tombstones counts because compaction cannot free it: without it, small jobs that may
 // leave tombstones would keep compaction busy for ever.
-func (r *room) needed() int64 { return r.live + r.tombstones }
+func (r *room) needed() int64 { return r.live + r.tombstones + r.jobs*r.indexJob }
 
 // Bytes at the end of each segment that may be too few for a record that must always fit.
 const (

@@ -11,7 +11,7 @@ type Stats struct {
 	OldestSegment, CurrentSegment uint32
 	Segments                      int
 
-	DiskBytes     int64 // of all segments' files
+	DiskBytes     int64 // of all segments' files, and of their indexes
 	UsedBytes     int64 // that were appended to them
 	LiveBytes     int64 // of the jobs' latest full records, and the latest settings
 	FreeBytes     int64 // allocated and not used

@@ -39,6 +39,8 @@ const (
 	// tailSize is how much of the segment's end an index has the checksum of.
 	tailSize = 4 << 10
 
+	// JobSize is how many bytes most full records take.
+	JobSize = copied
 	// BlockSize is from how many bytes on a block is full.
 	BlockSize = 64 << 10
 	// maxItem is how long an item may be, with the name of its tube.

@@ -18,6 +18,7 @@ func bad(what string) error { return fmt.Errorf("%w: %s", ErrBad, what) }
 // Index is one that has a sound header and footer.
 type Index struct {
 	Boot uint64 // number of the machine's start in which it counts; 0: in any
+	Size int64  // of the file
 	Used int64  // used bytes of the segment
 	Tail uint32 // checksum of its end, as the function Tail tells it
 
@@ -50,7 +51,7 @@ func Open(f io.ReaderAt, size int64, h *record.Header) (*Index, error) {
 	if err := errors.Join(readAt(f, head, 0), readAt(f, end, size-endSize)); err != nil {
 		return nil, err
 	}
-	x := &Index{f: f, index: h.Index, Boot: le.Uint64(head[32:])}
+	x := &Index{f: f, index: h.Index, Size: size, Boot: le.Uint64(head[32:])}
 	n := int64(le.Uint32(end[12:])) * entrySize
 	switch {
 	case !bytes.Equal(head, header(h, x.Boot)):
