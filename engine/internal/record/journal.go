@@ -86,6 +86,16 @@ type Bodies interface {
 	Durable() journal.Pos
 }
 
+// Files have bodies that lie in no journal: those of a member of a cluster. No method waits, or calls the engine. What
+// becomes of bodies is told to Spilled, Leaves, Moved and Loaded of the engine.
+type Files interface {
+	// Load asks for bodies, as that of Bodies does.
+	Load(list []journal.Fetch)
+	// Forget says that a job refers no more to the body of that size, in bytes, which it had at a place. It is called
+	// under the lock of the job's shard. Only the segment of the place is told.
+	Forget(at journal.Place, size uint32)
+}
+
 // A Log is a journal with the further methods that it has, each of them nil if it has not. Any goroutine may use it.
 type Log struct {
 	Journal      Journal

@@ -120,20 +120,24 @@ func (m *coldMode) settle(e *Engine) (again bool) {
 		}
 		again = true
 	}
-	e.evictTo(0, 0, everyEvict)
+	m.evictAll(e)
 	return again
 }
 
 // coldSim is a simulator in which everything is cold.
 func coldSim(loops int) *sim {
 	s := newLimitedSim(100_000, loops, Limits{Bodies: someBodies})
-	s.goCold()
+	s.goCold(false)
 	return s
 }
 
 // goCold has everything be cold.
-func (s *sim) goCold() {
+func (s *sim) goCold(member bool) {
 	f := newHoldingFile()
+	if member {
+		f.isMember()
+		s.engine.SpillTo(f.file)
+	}
 	s.engine.recordIn(f)
 	s.cold = &coldMode{file: f.file}
 }
@@ -169,7 +173,7 @@ func (c *rigConn) finish(outcome Outcome) Outcome {
 // chill has all bodies leave memory that can.
 func (r *rig) chill() {
 	if r.plan.cold && !r.late {
-		r.engine.evictTo(0, 0, everyEvict)
+		r.file.evictAll(r.engine)
 	}
 }
 
@@ -192,12 +196,18 @@ func (c *simConn) told(t *testing.T, want string, commands ...string) {
 
 // The scripts, with nothing in memory that can be in the journal.
 func TestScriptsWithEverythingCold(t *testing.T) {
-	for name, loops := range map[string]int{"one loop": 1, "three loops": 3} {
+	for name, x := range map[string]struct {
+		loops  int
+		member bool
+	}{"one loop": {1, false}, "three loops": {3, false}, "a member": {1, true}, "a member with three loops": {3, true}} {
 		t.Run(name, func(t *testing.T) {
-			if loops > 1 && !proof {
+			if x.loops > 1 && !proof {
 				t.Skip("long")
 			}
-			target := simTarget{loops: loops, limits: Limits{Bodies: someBodies}, setUp: func(s *sim) { s.goCold(); s.cold.warms = true }}
+			target := simTarget{loops: x.loops, limits: Limits{Bodies: someBodies}, setUp: func(s *sim) {
+				s.goCold(x.member)
+				s.cold.warms = true
+			}}
 			for _, c := range script.Corpus() {
 				if !c.Applies("trellis", "access", "exact") || strings.HasPrefix(c.Name, "stats/") {
 					continue // or the script shows numbers of a server without a log
@@ -218,6 +228,9 @@ func TestRandomCommandsWithEverythingColdAreAnsweredAsByTheModel(t *testing.T) {
 		p := drawPlan(t)
 		p.cold, p.keyed, p.patience = true, rapid.Bool().Draw(t, "keyed"), atOnce
 		f := newFile(t)
+		if rapid.Bool().Draw(t, "a member") {
+			f.isMember()
+		}
 		r := newRig(t, p, f, time.Unix(1e9, 0))
 		t.Repeat(r.actions())
 		r.audit()

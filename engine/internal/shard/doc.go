@@ -113,6 +113,9 @@
 // and Loaded, which may be called on any goroutine, finds jobs by their ids and places and wakes loops. Before that a
 // body that was loaded does not leave again. A job whose body cannot be read is buried by whoever reserves it.
 //
+// A member of a cluster has no journal from which bodies could be read. Its bodies leave memory for files (spill.go):
+// Spill is called in place of Evict, and hands out what is to be copied to a file first.
+//
 // # Locks
 //
 // The shards are locked in the order of their numbers. Before them come account.Accounts.mu, Shards.life and

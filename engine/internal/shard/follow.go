@@ -79,12 +79,14 @@ func (f *Follower) Full(r *journal.Record, place journal.Place) (replaced journa
 			old.unlock(&f.tx)
 			return replaced, fmt.Errorf("job %d comes into being, but there is one of that id", r.ID)
 		}
-		if old == sh && same && j.ttr == max(r.TTR, 1) && old.hasKeys(j, &r.Keys) &&
+		stays := place.Known() || j.size == 0 || !j.cold() // a body that is in a file is so no more
+		if old == sh && same && stays && j.ttr == max(r.TTR, 1) && old.hasKeys(j, &r.Keys) &&
 			j.created == e.sinceStart(r.Created) && old.hasBody(j, r) {
 			if err := old.placeRoom(); err != nil {
 				old.unlock(&f.tx)
 				return replaced, fmt.Errorf("job %d: %w", r.ID, err)
 			}
+			old.unplace(j)
 			j.onRecord(r, place.Segment)
 			old.placed(j, place, 0)
 			// Otherwise it was moved, and is reserved.

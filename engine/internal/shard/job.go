@@ -60,7 +60,7 @@ type job struct {
 	body     ref    // of a cold job the offset of its place in the journal, in units of 8 bytes: see resident.go
 	tube     uint32 // index in shard.tubes
 	counters ref    // 0 while all that it would hold is 0
-	segment  uint32 // of the journal, in which its last full record stands
+	segment  uint32 // of the journal, in which its last full record stands; of a member see spill.go
 	state    state
 	optional uint8 // bytes of optional fields in its last full record
 	flags    uint8 // see keys.go

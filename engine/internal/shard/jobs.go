@@ -171,7 +171,7 @@ func (c *Tx) Job(now clock.Time, id uint64, out *reply.Output) (x stats.Job, err
 	}
 	x = stats.Job{
 		Tube: sh.tubes[j.tube].name, State: j.state.String(), Pri: j.pri, TTR: j.ttr, Delay: n.delay,
-		Age: max(0, now-j.created), Segment: j.segment,
+		Age: max(0, now-j.created), Segment: sh.logSegment(j),
 		Reserves: n.reserves, Timeouts: n.timeouts, Releases: n.releases, Buries: n.buries, Kicks: n.kicks,
 	}
 	if j.state == reserved || j.state == delayed {

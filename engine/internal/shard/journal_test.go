@@ -31,6 +31,7 @@ type file struct {
 
 	bodies map[journal.Place]bodied // of all full records that there ever were
 	asked  []journal.Fetch          // and not answered
+	member *bodyFiles               // where bodies are, which are not in the journal then; nil if they are
 }
 
 // filed is what the journal has of one job.
@@ -46,6 +47,10 @@ func (x *filed) place() journal.Place { return journal.Place{Segment: x.segment,
 
 // ticket is that of a full record that was just made.
 func (f *file) ticket(x *filed) journal.Ticket {
+	if f.member != nil {
+		x.segment = inLog
+		return journal.Ticket{Pos: f.pos, Segment: inLog}
+	}
 	x.offset = uint32(f.pos)
 	f.bodies[x.place()] = bodied{x.full.ID, x.full.Body}
 	return journal.Ticket{Pos: f.pos, Segment: x.segment, Offset: x.offset}
@@ -130,6 +135,9 @@ func (f *file) Delete(id uint64, former journal.Former) (journal.Pos, error) {
 		return 0, f.err
 	}
 	x := f.jobs[id]
+	if f.member != nil {
+		former.Segment = inLog
+	}
 	if x == nil || former != x.former() {
 		f.t.Errorf("deleting job %d, which was %+v: %+v", id, former, x)
 	}
@@ -163,6 +171,9 @@ func (f *file) Replace(r *journal.Record, former journal.Former) (journal.Ticket
 		return journal.Ticket{}, f.err
 	}
 	x := f.jobs[r.ID]
+	if f.member != nil {
+		former.Segment = inLog
+	}
 	if x == nil || former != x.former() {
 		f.t.Errorf("replacing job %d, which was %+v: %+v", r.ID, former, x)
 		return journal.Ticket{}, errors.New("not there")
@@ -386,7 +397,7 @@ func (r *rig) journalAction(t *rapid.T) {
 
 // migrate makes the engine record a job anew.
 func (r *rig) migrate(t *rapid.T) {
-	if r.file == nil || r.late {
+	if r.file == nil || r.late || r.file.member != nil {
 		t.Skip("no journal, or the engine does not know how late it is")
 	}
 	id := r.jobID(t)
@@ -422,6 +433,10 @@ func (r *rig) migrate(t *rapid.T) {
 // tell tells a follower what is on record, as it stands in a log: full records, and the last states
 // of jobs. A follower that leaves bodies where they are is told every other job without.
 func (f *file) tell(to *Follower) error {
+	if f.member != nil {
+		f.isMember()
+		to.shared.SpillTo(f)
+	}
 	for _, x := range f.settings {
 		if err := to.Setting(&x); err != nil {
 			return err
@@ -430,7 +445,7 @@ func (f *file) tell(to *Follower) error {
 	for _, id := range slices.Sorted(maps.Keys(f.jobs)) {
 		x := f.jobs[id]
 		full := x.full
-		if n := len(full.Body); to.shared.shards[0].residents != nil && id%2 == 1 && n > 0 {
+		if n := len(full.Body); to.shared.shards[0].residents != nil && f.member == nil && id%2 == 1 && n > 0 {
 			full.Body, full.Absent = nil, &journal.Fetch{ID: id, Place: x.place(), Size: uint32(n)}
 		}
 		if _, err := to.Full(&full, x.place()); err != nil {
@@ -455,6 +470,9 @@ func (r *rig) restart(after clock.Time) *rig {
 		f.bodies[x.place()] = r.file.bodies[x.place()]
 	}
 	f.settings = maps.Clone(r.file.settings)
+	if r.file.member != nil {
+		f.isMember()
+	}
 	plan := r.plan
 	plan.ballast = false
 	n := newRig(r.t, plan, f, r.start.Add(time.Duration(r.now+after)))
@@ -471,10 +489,14 @@ func (r *rig) restart(after clock.Time) *rig {
 	for _, id := range slices.Sorted(maps.Keys(f.jobs)) {
 		x := r.file.jobs[id]
 		// As it stands in a log: the full record, then its last state.
-		if _, err := follower.Full(&x.full, journal.Place{Segment: x.segment + 7}); err != nil {
+		first := x.segment
+		if f.member == nil {
+			first += 7
+		}
+		if _, err := follower.Full(&x.full, journal.Place{Segment: first}); err != nil {
 			r.t.Fatal(err)
 		}
-		if replaced, err := follower.Full(&x.full, x.place()); err != nil || replaced.Segment != x.segment+7 {
+		if replaced, err := follower.Full(&x.full, x.place()); err != nil || replaced.Segment != first {
 			r.t.Fatalf("job %d replaces one in segment %d, %v", id, replaced, err)
 		}
 		old := r.model.jobs[id]

@@ -235,6 +235,9 @@ func (sh *shard) recordMove(j, moved *job, t *tube, ch *change, keys journal.Key
 	if err != nil {
 		return err
 	}
+	if moved == j {
+		sh.unplace(j)
+	}
 	moved.onRecord(r, ticket.Segment)
 	t.shard.placed(moved, ticket.Place(), ticket.Pos)
 	sh.recordedEnd(ticket.Pos, out)

@@ -74,7 +74,11 @@ func (e *Shards) ClockSet(start time.Time) {
 }
 
 // recordIn makes changes go into a journal, nil for none.
-func (e *Shards) recordIn(j record.Journal) { e.log = record.LogOf(j) }
+func (e *Shards) recordIn(j record.Journal) {
+	if e.log = record.LogOf(j); e.files != nil {
+		e.log.Bodies = (*spilled)(e)
+	}
+}
 
 // Discard ends the shards and gives the memory of their jobs back to the system before it
 // returns; what they have on the collected heap is garbage then. The loops must have ended, no

@@ -11,9 +11,10 @@ import (
 )
 
 // With Limits.Bodies not all bodies are in memory. A body is resident, in the arena, or its job is cold: then it lies
-// in the journal only, in the job's last full record. A job without a body, or a tombstone, is never cold. A resident
-// body whose place in the journal is known has an entry in a list of its shard, by which Evict finds it. Whatever
-// gives a full record makes such an entry, for which it has taken room before.
+// in the journal only, in the job's last full record; of a member of a cluster in a file (spill.go). A job without a
+// body, or a tombstone, is never cold. A resident body whose place in the journal is known has an entry in a list of
+// its shard, by which Evict finds it. Whatever gives a full record makes such an entry, for which it has taken room
+// before.
 
 // Bits of job.storage.
 const (
@@ -21,6 +22,7 @@ const (
 	isAhead                    // its body was loaded for what nobody waits for: see ending
 	isUntold                   // it was reserved cold: its time to run begins when its client is told
 	isLost                     // its body could not be loaded for what nobody waits for, which is to do without it
+	isCopied                   // its body is being copied to a file: see spill.go
 )
 
 // cold reports whether the job's body is in the journal only.
@@ -78,6 +80,7 @@ func (sh *shard) freeBlock(r ref, size uint32) {
 
 // dropBody frees the body of a job that has no more need of it.
 func (sh *shard) dropBody(j *job) {
+	sh.unplace(j)
 	if !j.cold() {
 		sh.freeBody(j.body, j.size)
 	}
@@ -134,7 +137,7 @@ func (sh *shard) place(j *job, place journal.Place, pos journal.Pos) {
 			panic(fmt.Sprintf("the body of job %d is in the journal only, and nobody knows where", j.ID))
 		}
 		j.body = place.Offset
-	case place.Known():
+	case place.Known() || sh.shared.files != nil:
 		e := sh.shared
 		sh.residents.Add(resident.Entry{ID: j.ID, Pos: pos, Place: place}, e.above(e.resident.Load(), markHigh))
 	}
@@ -202,6 +205,9 @@ func (e *Shards) evictTo(low, high int64, most int) (freed int64, more bool) {
 		sh.lock(&tx, clock.Always)
 		n, looked, left := sh.evict(durable, total-freed-least, min(most, evictLook))
 		sh.unlock(&tx)
+		if !e.copies.hand() {
+			return freed, true
+		}
 		freed += n
 		most -= looked
 		if bytes[fullest] -= n; !left {
@@ -216,21 +222,25 @@ func (e *Shards) evictTo(low, high int64, most int) (freed int64, more bool) {
 // left: there are others that may.
 func (sh *shard) evict(durable journal.Pos, bytes int64, look int) (freed int64, looked int, left bool) {
 	x := sh.residents
-	for n := 0; n < evictMost && looked < look && freed < bytes; looked++ {
+	for n := 0; n < evictMost && looked < look && freed < bytes && sh.shared.copies.room(); looked++ {
 		entry, ok := x.First(durable)
 		if !ok || x.unseen == 0 {
 			return freed, looked, false
 		}
 		x.unseen--
 		switch _, j := sh.find(entry.ID); {
-		case void(j, entry):
+		case void(j, entry) || j.storage&isCopied != 0:
 			x.Drop()
-		case sh.pinned(j.body, j.size) || sh.shared.loads.Awaited(j.ID) || j.storage&isAhead != 0 && sh.ending(j):
+		case sh.inUse(j):
 			x.Pass()
+		case !entry.Place.Known():
+			x.Drop()
+			sh.shared.copies.take(sh, j)
+			freed += arena.Footprint(j.size)
+			n++
 		default:
 			x.Drop()
-			sh.freeBlock(j.body, j.size)
-			j.body, j.storage = entry.Place.Offset, j.storage&^isAhead|isCold
+			sh.unload(j, entry.Place)
 			freed += arena.Footprint(j.size)
 			n++
 		}
@@ -239,6 +249,17 @@ func (sh *shard) evict(durable journal.Pos, bytes int64, look int) (freed int64,
 		sh.tidier.wanted()
 	}
 	return freed, looked, true
+}
+
+// inUse reports whether somebody needs the body of a job in memory: a reply refers to it, or it was loaded.
+func (sh *shard) inUse(j *job) bool {
+	return sh.pinned(j.body, j.size) || sh.shared.loads.Awaited(j.ID) || j.storage&isAhead != 0 && sh.ending(j)
+}
+
+// unload has the body of a job leave memory, which lies at a place.
+func (sh *shard) unload(j *job, at journal.Place) {
+	sh.freeBlock(j.body, j.size)
+	j.segment, j.body, j.storage = at.Segment, at.Offset, j.storage&^isAhead|isCold
 }
 
 // void reports whether an entry is not that of the body of a job, nil for none, any more. Of two full records in one

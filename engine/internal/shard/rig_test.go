@@ -121,6 +121,9 @@ func newRig(t *rapid.T, p rigPlan, f *file, start time.Time) *rig {
 		cfg.Accounts = &r.shares.accounts
 		r.engine = New(cfg)
 	}
+	if f != nil && f.member != nil {
+		r.engine.SpillTo(f)
+	}
 	r.names = []string{DefaultTube}
 	for i, shard := range p.places[1:] {
 		for n := 0; ; n++ {

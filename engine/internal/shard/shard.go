@@ -27,6 +27,8 @@ import (
 type Shards struct {
 	cfg      settled
 	log      record.Log   // another one when a standby begins to serve
+	copies   *copies      // of the Spill that is under way; as evicting
+	files    record.Files // that bodies leave memory for: see spill.go; nil where they are in the journal
 	start    atomic.Int64 // wall clock at Time 0, nanoseconds since 1970
 	seed     maphash.Seed
 	shards   []*shard

@@ -45,7 +45,7 @@ func (sh *shard) makeTombstone(r ref, j *job, out *reply.Output) error {
 	t, k := sh.tubes[j.tube], sh.keyedOf(j)
 	keys := k.keys()
 	left := keys.Tombstone()
-	end := sh.now + sh.shared.lasting(&left)
+	end, segment := sh.now+sh.shared.lasting(&left), j.segment
 	if sh.journaled() {
 		x := &sh.journal.record
 		*x = journal.Record{
@@ -55,7 +55,7 @@ func (sh *shard) makeTombstone(r ref, j *job, out *reply.Output) error {
 		if err != nil {
 			return err
 		}
-		j.segment = ticket.Segment
+		segment = ticket.Segment
 		sh.recordedEnd(ticket.Pos, out)
 	}
 	sh.takeOut(j)
@@ -73,7 +73,7 @@ func (sh *shard) makeTombstone(r ref, j *job, out *reply.Output) error {
 	sh.by.refundBytes(jobFootprint(j.size, &keys) - tombstoneFootprint(&left))
 	t.CountJob(-1, jobFootprint(j.size, &keys))
 	k.space.CountBytes(tombstoneFootprint(&left))
-	*j = job{Links: queue.Links{ID: j.ID}, segment: j.segment}
+	*j = job{Links: queue.Links{ID: j.ID}, segment: segment}
 	sh.lay(r, j, k, end)
 	sh.tidier.wanted()
 	sh.dispatch(t)
