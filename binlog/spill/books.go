@@ -23,13 +23,14 @@ type File struct {
 //	fail:     open -> broken; name: whole -> broken
 //	damaged:  whole -> stuck, broken -> ruined
 //	list:     -> whole; all others -> stale
-//	unlisted: stale -> whole, without bodies
+//	unlisted: stale -> spent
 //	drop:     all but stale and open ->
 type phase uint8
 
 const (
 	stale  phase = iota // of an owner before; nobody has read a list with or without it
 	open                // is written to
+	spent               // of an owner before, and in no list: nobody needs it
 	whole               // sealed, and durable
 	broken              // a write or a sync has failed: what was told before that can be read
 	stuck               // whole, but some of what lives cannot be read
@@ -99,19 +100,28 @@ func (b *books) list(files []File) {
 func (b *books) unlisted() {
 	for _, f := range b.files {
 		if f.phase == stale {
-			f.phase, f.emptied = whole, 0
+			f.phase, f.emptied = spent, 0
 		}
 	}
 	b.current = max(b.current, 1)
 	b.walks = max(b.walks, 1)
 }
 
+// keep notes that a snapshot refers to a body. It reports false if no list has the file.
+func (b *books) keep(number uint32, size uint32) bool {
+	f := b.files[number]
+	if f == nil || f.phase != whole {
+		return false
+	}
+	b.add(number, size)
+	return true
+}
+
 // add notes that somebody refers to a body.
 func (b *books) add(number uint32, size uint32) {
-	if f := b.files[number]; f != nil {
-		f.live++
-		f.bodies += int64(size)
-	}
+	f := b.files[number]
+	f.live++
+	f.bodies += int64(size)
 }
 
 // forget notes that nobody refers to a body any more.

@@ -92,6 +92,20 @@ func empty(b *books, numbers ...uint32) {
 	}
 }
 
+// What the owner before has left broken is in no list, and no snapshot can refer to it.
+func TestAFileOfAnOwnerBeforeIsInNoNewList(t *testing.T) {
+	b := filled(1, 1)
+	b.files[2].phase = broken
+	b.list([]File{{Number: 3}})
+	b.unlisted()
+	if b.files[2].phase != spent || b.files[3].phase != whole {
+		t.Errorf("the files are %d and %d", b.files[2].phase, b.files[3].phase)
+	}
+	if b.keep(2, 5) || b.keep(9, 5) || !b.keep(3, 5) {
+		t.Error("a snapshot refers to a file that is in no list")
+	}
+}
+
 // Of a directory whose sync has failed nobody knows which of its new names it has.
 func TestFilesWhoseNamesAreNotDurableAreNotWhole(t *testing.T) {
 	b := filled(1)

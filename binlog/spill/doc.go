@@ -6,9 +6,10 @@
 //
 //	s, err := spill.Open(options)              // the directory, made if need be
 //	l, err := s.Begin(owner, files)            // for the jobs of a snapshot, which has that list of files
-//	l.Keep(place, size)                        // each body that the snapshot refers to
+//	err = l.Keep(place, size)                  // each body that the snapshot refers to
 //	l.Listed()                                 // it was read whole
 //
+//	err = l.Ready()                            // Add waits for no disk then
 //	err = l.Add(record)                        // a body that is to leave memory
 //	err = l.Write()                            // when Full reports true, or nothing follows: Owner.Spilled is called
 //	more, err := l.Move()                      // a slice of compaction, now and then
@@ -22,7 +23,8 @@
 //
 // A [Life] is the time in which one owner has the bodies. Begin ends the one before, whose owner takes nothing any more
 // by then; what is said of it afterwards counts for nothing. Add, Write, Move, Seal, Remove and Begin may wait for the
-// disk, and for one another. All else does not wait, and any goroutine may call it. The owner is called without a lock.
+// disk, and for one another; Add does not behind Ready and while Full is false. All else does not wait, and any
+// goroutine may call it. The owner is called without a lock.
 //
 // # Invariants
 //
@@ -59,8 +61,14 @@
 // The server does not use it yet. What its user has to do, of storage beyond memory, step 5:
 //
 //   - A snapshot that has places needs a second version of its description, with the list of files and a file of
-//     entries without bodies, in the format of indexes. Order on disk: Seal, that file, segments, description,
-//     directories, pointer. What is empty (Stats.Empty) counts towards the size at which the next one is taken.
+//     entries without bodies, in the format of indexes with an item more that says in which body file those that
+//     follow lie. It is loaded before the segments: what these say of a job is later. Order on disk: Seal, that file,
+//     segments, description, directories, pointer. A snapshot without places stays as it is. What is empty
+//     (Stats.Empty) counts towards the size at which the next one is taken.
+//   - Keep comes before the standby is told of a job, which may forget the place at once. The engine's SpillTo is
+//     given the Life before anything is fed. RecordIn and Serve do not run beside Spill: an applier spills itself.
+//   - A leader and a standby that is above the limit call Ready, Spill with Add while Full is false, Write; and Move
+//     when that has nothing to do. After an error they wait a second.
 //   - Whoever removes holds the lock of walks and asks for the lists under it: a walk that was given up a moment before
 //     may still make its snapshot current.
 //   - A follower is sent the bodies that it lacks, and only those.

@@ -176,7 +176,9 @@ func (g *rig) begin() error {
 	o.life = life
 	for id, j := range g.placed {
 		o.jobs[id] = &j
-		life.Keep(j.at, uint32(len(j.body)))
+		if err := life.Keep(j.at, uint32(len(j.body))); err != nil {
+			return err
+		}
 	}
 	life.Listed()
 	return nil
@@ -201,7 +203,9 @@ func (g *rig) put(n int) error {
 	for range n {
 		g.ids++
 		body := bytes.Repeat([]byte{byte(g.ids)}, 300+int(g.ids%7))
+		g.mu.Lock()
 		g.jobs[g.ids] = &job{body: body}
+		g.mu.Unlock()
 		r := journal.Record{ID: g.ids, State: journal.Ready, TTR: 1, Tube: "a tube", Body: body}
 		if err := g.life.Add(&r); err != nil && first == nil {
 			first = err

@@ -221,12 +221,17 @@ func (l *Life) lives() bool {
 	return true
 }
 
-// Keep says that a job refers to the body of that size at a place, as the snapshot has it.
-func (l *Life) Keep(at journal.Place, size uint32) {
-	if l.lives() {
-		l.store.books.add(at.Segment, size)
-		l.store.mu.Unlock()
+// Keep says that a job refers to the body of that size at a place, as the snapshot has it. It fails if the file is in
+// no list, which is damage.
+func (l *Life) Keep(at journal.Place, size uint32) error {
+	if !l.lives() {
+		return errEnded
 	}
+	defer l.store.mu.Unlock()
+	if !l.store.books.keep(at.Segment, size) {
+		return fmt.Errorf("a body is said to be in file %s, which is in no list", l.store.name(at.Segment))
+	}
+	return nil
 }
 
 // Listed says that the snapshot was read whole, and that all of its bodies were told to Keep.
@@ -251,6 +256,24 @@ func (l *Life) Forget(at journal.Place, size uint32) {
 // Reads tells what was read.
 func (l *Life) Reads() bodies.Stats { return l.reader.Stats() }
 
+// Ready makes a file to be written to, if none is open: until the next Write, Add waits for no disk.
+func (l *Life) Ready() error {
+	s := l.store
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if !l.current() {
+		return errEnded
+	}
+	if s.out != nil {
+		return nil
+	}
+	s.open()
+	if _, _, err := s.out.Place(0); err != nil {
+		return s.giveUp(l, nil, err)
+	}
+	return nil
+}
+
 // Add takes the full record of a job, whose body is to leave memory, and keeps nothing of it. Of every record that it
 // takes Owner.Spilled is told, also when it returns an error.
 func (l *Life) Add(r *journal.Record) error {
@@ -271,8 +294,8 @@ func (l *Life) current() bool {
 
 // add puts a record into the piece. writing is held.
 func (s *Store) add(l *Life, r *journal.Record, c copied) error {
-	if err := s.open(); err != nil {
-		return s.giveUp(l, append(s.piece, c), err)
+	if s.out == nil {
+		s.open()
 	}
 	n := r.Size()
 	s.out.LastID = max(s.out.LastID, r.ID)
@@ -286,11 +309,8 @@ func (s *Store) add(l *Life, r *journal.Record, c copied) error {
 	return nil
 }
 
-// open begins a file unless one is open.
-func (s *Store) open() error {
-	if s.out != nil {
-		return nil
-	}
+// open begins a file, of which nothing is on disk yet.
+func (s *Store) open() {
 	s.mu.Lock()
 	s.file = s.books.begin(rand.Uint32())
 	s.mu.Unlock()
@@ -298,7 +318,6 @@ func (s *Store) open() error {
 		FS: s.FS, Dir: s.Dir, Limit: math.MaxInt64, Gentle: true, Index: s.file.Number, Seed: s.file.Seed,
 	}
 	s.from = 0
-	return nil
 }
 
 // Full reports whether there is enough to be written.
@@ -407,7 +426,7 @@ func (s *Store) abandon() {
 
 // seal ends the file that is open, all of which was told.
 func (s *Store) seal(l *Life) error {
-	if s.out == nil {
+	if s.out == nil || s.file.Records == 0 {
 		return nil
 	}
 	if err := s.out.Close(); err != nil {
@@ -446,7 +465,9 @@ func (s *Store) Seal(numbers []uint32) (list []File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = vfs.SyncDir(s.FS, s.Dir)
+	if err = vfs.SyncDir(s.FS, s.Dir); err != nil {
+		s.abandon() // nor does anybody know of the name of the next one
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.books.name(err == nil); err != nil {

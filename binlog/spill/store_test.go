@@ -1,7 +1,9 @@
 package spill
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"syscall"
@@ -135,6 +137,18 @@ func TestWhatASnapshotRefersToSurvivesAPowerCut(t *testing.T) {
 	})
 }
 
+// failing has the nth write or sync of a file fail.
+func failing(n int) func(faultfs.Call) faultfs.Fault {
+	return func(c faultfs.Call) faultfs.Fault {
+		if c.Op == "write" || c.Op == "sync" {
+			if n--; n == 0 {
+				return faultfs.Fault{Err: syscall.EIO}
+			}
+		}
+		return faultfs.Fault{}
+	}
+}
+
 // Whichever call fails, no body is lost, and no list has a file of which a part may be missing.
 func TestNoBodyIsLostWhenACallFails(t *testing.T) {
 	for name, fault := range map[string]faultfs.Fault{
@@ -260,7 +274,12 @@ func TestALifeThatHasEndedTakesNoPart(t *testing.T) {
 			t.Errorf("it may: %v", err)
 		}
 	}
-	old.life.Keep(journal.Place{Segment: 3, Offset: 10}, 1)
+	if err := old.life.Keep(journal.Place{Segment: 3, Offset: 10}, 1); !errors.Is(err, errEnded) {
+		t.Errorf("it may keep a place: %v", err)
+	}
+	if list, err := g.store.Seal([]uint32{firstNumber}); err == nil {
+		t.Errorf("a walk of the life before has the list %+v", list)
+	}
 	for id := range old.places() {
 		if x := old.read(id, *old.jobs[id]); !errors.Is(x.Err, errEnded) {
 			t.Errorf("it is told a body, %v", x.Err)
@@ -428,7 +447,7 @@ func FuzzMove(f *testing.F) {
 		g.store.books.files[firstNumber] = x
 		body := []byte("some bytes")
 		g.jobs[2] = &job{body: body, cold: true, at: journal.Place{Segment: firstNumber, Offset: (80 + 96) / 8}}
-		g.life.Keep(g.jobs[2].at, uint32(len(body)))
+		g.store.books.add(firstNumber, uint32(len(body)))
 		_ = g.moves()
 		if at := g.jobs[2].at; (at.Segment == firstNumber) != (x.phase == ruined) {
 			t.Errorf("it is at %v, and the file %d", at, x.phase)
@@ -439,4 +458,48 @@ func FuzzMove(f *testing.F) {
 			}
 		}
 	})
+}
+
+// While bodies are spilled and moved, and files removed, others read what they refer to, and end.
+func TestBodiesAreReadWhileFilesAreMovedAndRemoved(t *testing.T) {
+	g := newRig(t)
+	done, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		read := 0
+		for {
+			select {
+			case <-done:
+				if read == 0 {
+					ended <- errors.New("nothing was read")
+				}
+				ended <- nil
+				return
+			default:
+			}
+			for id, j := range g.places() {
+				x := g.read(id, j)
+				moved := g.places()[id].at != j.at
+				if x.Err == nil && !bytes.Equal(x.Body, j.body) || x.Err != nil && !moved {
+					ended <- fmt.Errorf("job %d at %v has the body %.10q, %w", id, j.at, x.Body, x.Err)
+					return
+				}
+				if read++; read%7 == 0 {
+					g.end(id)
+				}
+				break
+			}
+		}
+	}()
+	for range 10 {
+		if err := g.days(); err != nil {
+			t.Error(err)
+		}
+	}
+	close(done)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := g.checked(); err != nil {
+		t.Error(err)
+	}
 }
