@@ -18,10 +18,12 @@
 //
 // # The model
 //
-// Check is linearizability, by github.com/anishathalye/porcupine, for each job on its own:
+// Check is linearizability, for each job on its own:
 // all commands that name it, all that found no job of its tube, and those without a reply
-// that may have been about it. A job is unborn, ready, reserved by a session, delayed,
-// buried or gone. Its priority, its delay and how often it was released, buried and kicked
+// that may have been about it. An order of them is looked for just in time, from reply to reply, so that commands
+// without a reply, of which there may be many, do not make it long: see search. Tests compare its results with those of
+// github.com/anishathalye/porcupine. A job is unborn, ready, reserved by a session, delayed,
+// buried or gone. What one connection brings is executed in its order. Its priority, its delay and how often it was released, buried and kicked
 // must be those of the commands before; body, tube and time to run never change.
 //
 // Jobs that share a limited key are checked together: one of them is reserved only while

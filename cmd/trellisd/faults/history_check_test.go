@@ -5,28 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/anishathalye/porcupine"
 )
 
-// checkTime is how long the search for an order of a family's commands may take, about. Most
-// sound histories need milliseconds. What takes longer is reported as undecided.
-const checkTime = 5 * time.Minute
-
-// ErrUndecided tells that an order of commands was neither found nor ruled out in the time that there was.
+// ErrUndecided tells that an order of commands was neither found nor ruled out in as many steps as a search may take.
 var ErrUndecided = errors.New("no order of the commands was found or ruled out")
 
 // Check reports whether the commands of a history can have been executed one after another,
 // each between its call and its return, by a queue that loses nothing. Its error names the
 // job and lists its commands. The history must have begun before the first job was put.
-func Check(history []Op) error { return CheckWithin(history, checkTime) }
-
-// CheckWithin is Check with another time for each search.
-func CheckWithin(history []Op, patience time.Duration) error {
+func Check(history []Op) error {
 	jobs, err := jobsOf(history)
 	if err != nil {
 		return err
@@ -36,7 +25,7 @@ func CheckWithin(history []Op, patience time.Duration) error {
 	}
 	for _, f := range familiesOf(jobs) {
 		f.collect(history)
-		if err := f.check(patience); err != nil {
+		if err := f.check(); err != nil {
 			return fmt.Errorf("%s: %w", f.name(), err)
 		}
 	}
@@ -58,7 +47,7 @@ type family struct {
 
 func (f *family) name() string {
 	put := f.jobs[0].put
-	if put.family() == "" {
+	if len(f.jobs) == 1 {
 		return fmt.Sprintf("job %d", put.ID)
 	}
 	ids := make([]uint64, len(f.jobs))
@@ -68,18 +57,25 @@ func (f *family) name() string {
 	return fmt.Sprintf("jobs %d, of the %s", ids, put.family())
 }
 
-// familiesOf puts the jobs of each limited key, and of each group, together.
+// familiesOf puts the jobs of each limited key together, and those of each group for which some wait, and some do not.
 func familiesOf(jobs []*life) (families []*family) {
+	members, waiters := map[string]bool{}, map[string]bool{}
+	for _, l := range jobs {
+		members[l.put.Group], waiters[l.put.After] = true, true
+	}
 	ofKey := map[string]*family{}
 	for _, l := range jobs {
 		key := l.put.family()
-		if f := ofKey[key]; f != nil && key != "" {
+		alone := key == "" || l.put.Limited == "" && !(members[l.put.Group+l.put.After] && waiters[l.put.Group+l.put.After])
+		if f := ofKey[key]; f != nil && !alone {
 			f.jobs = append(f.jobs, l)
 			continue
 		}
 		f := &family{jobs: []*life{l}}
-		ofKey[key] = f
 		families = append(families, f)
+		if !alone {
+			ofKey[key] = f
+		}
 	}
 	return families
 }
@@ -92,6 +88,7 @@ func jobsOf(history []Op) ([]*life, error) {
 	tries := map[int][]*Op{} // by number: all that may have
 	for i := range history {
 		o := &history[i]
+		o.place = i
 		if o.Verb != Put {
 			continue
 		}
@@ -229,47 +226,25 @@ func (f *family) collect(history []Op) {
 		}
 	}
 	f.all = append(f.all, ends...)
-	slices.SortStableFunc(f.all, func(a, b input) int { return cmp.Compare(a.Call, b.Call) })
+	f.sort()
 }
 
-func (f *family) check(patience time.Duration) error {
-	rng := rand.New(rand.NewPCG(0, 0))
-	began := time.Now()
-	for limit := 50 * time.Millisecond; time.Since(began) < patience; limit *= 2 {
-		switch f.search(f.all, limit) {
-		case porcupine.Ok:
-			return nil
-		case porcupine.Illegal:
-			return fmt.Errorf("its commands cannot have been executed in any order:\n%s", f)
-		case porcupine.Unknown:
-		}
-		// An order of fewer commands is found sooner, and is an order of all of them if those
-		// that were left out can be executed after it.
-		for tried := time.Now(); time.Since(tried) < limit; {
-			if f.search(f.withoutSome(rng), limit/16) == porcupine.Ok {
-				return nil
-			}
-		}
-	}
-	return fmt.Errorf("%w in %v, of %d:\n%s", ErrUndecided, patience, len(f.all), f)
-}
-
-// withoutSome leaves out some of the commands that may have been executed after all others, and
-// then have changed nothing that anybody has seen: those without a reply, and ends of sessions.
-func (f *family) withoutSome(rng *rand.Rand) []input {
-	share := rng.Float64()
-	return slices.DeleteFunc(slices.Clone(f.all), func(in input) bool {
-		return in.Return == never && in.Verb != Put && rng.Float64() < share
+// sort has the commands in the order of their calls, and those of a call as their session has sent them.
+func (f *family) sort() {
+	slices.SortStableFunc(f.all, func(a, b input) int {
+		return cmp.Or(cmp.Compare(a.Call, b.Call), cmp.Compare(a.place, b.place))
 	})
 }
 
-// search looks for an order of commands.
-func (f *family) search(commands []input, limit time.Duration) porcupine.CheckResult {
-	ops := make([]porcupine.Operation, len(commands))
-	for i, in := range commands {
-		ops[i] = porcupine.Operation{ClientId: in.Session, Input: in, Call: in.Call, Return: in.Return}
+func (f *family) check() error {
+	stuck, undecided := newSearch(f).run()
+	switch {
+	case undecided:
+		return fmt.Errorf("%w, of %d:\n%s", ErrUndecided, len(f.all), f)
+	case stuck != nil:
+		return fmt.Errorf("its commands cannot have been executed in any order, at the latest with that of %s:\n%s", stuck, f)
 	}
-	return porcupine.CheckOperationsTimeout(model(len(f.jobs)), ops, limit)
+	return nil
 }
 
 func (f *family) String() string {

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/anishathalye/porcupine"
 )
 
 // phase is where a job is in its life.
@@ -52,7 +50,8 @@ type others struct {
 	complete bool // its group is complete
 }
 
-// states are those of the jobs of a family, in its order.
+// states are those of the jobs of a family, in its order, as their clients see them. Two things are open: what a command
+// without a reply has done, and when the server has ended a session.
 type states []state
 
 // input is a command, and the job that it is about.
@@ -69,30 +68,15 @@ const (
 // DeadTube is where the dead letters of a tube go.
 func DeadTube(tube string) string { return tube + ".dead" }
 
-// model is the lives of jobs that are checked together, as their clients see them. Two things
-// are open: what a command without a reply has done, and when the server has ended a session.
-func model(jobs int) porcupine.Model {
-	return (&porcupine.NondeterministicModel{
-		Init: func() []any { return []any{make(states, jobs)} },
-		Step: func(s, in, _ any) []any {
-			var next []any
-			for _, n := range s.(states).step(in.(input)) {
-				next = append(next, n)
-			}
-			return next
-		},
-		Equal: func(a, b any) bool { return slices.Equal(a.(states), b.(states)) },
-		Hash: func(s any) (h uint64) {
-			for _, x := range s.(states) {
-				h = h*31 + (uint64(x.phase) | uint64(x.holder)<<3 | uint64(x.pri)<<32 | uint64(x.releases+x.buries+x.kicks)<<48)
-			}
-			return h
-		},
-	}).ToModel()
+func (ss states) hash() (h uint64) {
+	for _, x := range ss {
+		h = h*31 + (uint64(x.phase) | uint64(x.holder)<<3 | uint64(x.pri)<<32 | uint64(x.releases+x.buries+x.kicks)<<48)
+	}
+	return h
 }
 
-// step returns the states in which the jobs may be after a command. There are none if the
-// command cannot have had its reply in ss. What happens by itself has happened before, or not.
+// step returns the states in which the jobs may be after a command was executed. There are none if the command does
+// nothing that has no reply, or cannot have had its reply. What happens by itself has happened before, or not.
 func (ss states) step(in input) (next []states) {
 	for _, s := range ss {
 		if in.Return < s.now {
@@ -169,7 +153,10 @@ func (ss states) stepNow(in input) []states {
 		}
 		return next
 	}
-	next := []states{ss} // nothing was done
+	var next []states
+	if in.Reply != "" {
+		next = append(next, ss) // nothing was done
+	}
 	for i, s := range ss {
 		done, ok := s.do(in.Op, ss.others(i))
 		switch {
@@ -231,9 +218,9 @@ func (s state) step(o *Op, by others) []state {
 		done = s
 	case o.Reply == "":
 		if ok && done != s {
-			return []state{s, done}
+			return []state{done}
 		}
-		return []state{s}
+		return nil
 	case refused(o):
 		ok = !ok
 		done = s
@@ -322,8 +309,6 @@ func (s state) do(o *Op, by others) (state, bool) {
 		return s, (s.phase == delayed || s.phase == held) && s.tube == o.Tube
 	case PeekBuried:
 		return s, s.phase == buried && s.tube == o.Tube
-	case end:
-		return s.ends(o)[0], true
 	}
 	panic("a command that is not in the model: " + string(o.Verb))
 }
@@ -331,7 +316,7 @@ func (s state) do(o *Op, by others) (state, bool) {
 // ends returns the states in which a job may be when the server has ended a session.
 func (s state) ends(o *Op) []state {
 	if s.phase != reserved || s.holder != o.Session {
-		return []state{s}
+		return nil
 	}
 	free, orphan := s, s
 	free.phase, free.holder, free.due = ready, 0, 0

@@ -74,6 +74,8 @@ type Op struct {
 
 	Wait time.Duration // of reserve: for a job
 
+	place int // in the history
+
 	Call, Return int64 // nanoseconds of one clock for the whole history; never if Reply is ""
 }
 

@@ -396,9 +396,11 @@ func TestHistoriesThatCanBeAreAccepted(t *testing.T) {
 			another server 10000040
 			2 reserve 9 10000041-10000042 RESERVED`,
 	} {
-		if err := Check(script(t, text)); err != nil {
+		h := script(t, text)
+		if err := Check(h); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
+		agreeOn(t, h)
 	}
 }
 
@@ -682,6 +684,7 @@ func TestHistoriesThatCannotBeAreRefused(t *testing.T) {
 		if err := Check(h); err == nil {
 			t.Errorf("%s: accepted", what)
 		}
+		agreeOn(t, h)
 	}
 }
 
