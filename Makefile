@@ -7,6 +7,7 @@
 #              trellisd of an earlier version, if that is given
 # make sim     a cluster in one process, with its own time, meets faults of SEED and of those that follow, RUNS of them, or for
 #              TIME (1m); a seed that fails is played again by SEED=... RUNS=1
+# make again   of SEED and those that follow, RUNS of them (100), each is played in two processes, whose traces are compared
 # make mistakes plant mistakes in the program, one after the other, each of which make sim has to find
 # make soak    everything at once for SOAK (10m), and then nothing may be left
 # make scale   measure with very many jobs, connections, tubes: rows of a table
@@ -80,7 +81,7 @@ release_env = GO='$(GO)' NFPM='$(GO) run $(NFPM)' COMMIT=$(shell git describe --
 CACHE = $(CURDIR)/.cache
 export PATH := $(PATH):$(CACHE)/beanstalkd/usr/bin:$(CACHE)/prometheus/usr/bin:$(CACHE)/stunnel/usr/bin:$(CACHE)/haproxy/usr/sbin
 
-.PHONY: always run build test proof crash cluster sim mistakes soak scale vuln deb changelog release try bench micro fmt clean peers-test peers-proof peers-bench check quick cross unit race fuzz
+.PHONY: always run build test proof crash cluster sim again mistakes soak scale vuln deb changelog release try bench micro fmt clean peers-test peers-proof peers-bench check quick cross unit race fuzz
 .NOTPARALLEL:
 
 run: build
@@ -181,6 +182,11 @@ sim: build
 	@CGO_ENABLED=0 $(GO) test -trimpath -c -o bin/sim.test ./$(SIM)
 	@cd $(SIM) && TRELLIS_BIN='$(CURDIR)/bin' GOMAXPROCS=1 '$(CURDIR)/bin/sim.test' -test.run '^TestHistories$$' -test.timeout 0 \
 		-seed $(SEED) -runs $(RUNS) -time $(TIME) >'$(CURDIR)/bin/sim.out'; code=$$?; sed '/^PASS$$/d; /^FAIL$$/d' '$(CURDIR)/bin/sim.out'; exit $$code
+
+again: build
+	@CGO_ENABLED=0 $(GO) test -trimpath -c -o bin/sim.test ./$(SIM)
+	@cd $(SIM) && TRELLIS_BIN='$(CURDIR)/bin' '$(CURDIR)/bin/sim.test' -test.run '^TestSeedsArePlayedAgain$$' -test.timeout 0 \
+		-again -seed $(SEED:0=1) -runs $(RUNS:0=100)
 
 mistakes:
 	TRELLIS_MISTAKES=1 $(LONG) -run '^TestPlantedMistakesAreFound$$' ./$(SIM)

@@ -5,11 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -18,7 +18,6 @@ import (
 // predetermine has the runtime do the same whenever a seed is played: it interrupts nobody, and draws the same lots. It
 // is so until somebody makes a system call that may block, or another thread runs goroutines.
 func predetermine(seed uint64) {
-	debug.SetGCPercent(-1)
 	lull()
 	draw(seed)
 }
@@ -62,19 +61,30 @@ var monitor = func() int {
 	panic(err)
 }()
 
+// shortest is for how long the monitor sleeps at least where no history takes longer. It sleeps for a minute, or until
+// the next timer outside histories, as that of the goroutine that gives memory back to the system.
+const shortest = 50 * time.Second
+
 // monitorSleeps reports whether the monitor waits to be woken, and not for some time only.
 func monitorSleeps() bool {
-	var text [8]byte
+	var text [120]byte
 	to, size := uintptr(unsafe.Pointer(&text)), uintptr(len(text))
 	n, _, _ := unix.RawSyscall6(unix.SYS_PREAD64, uintptr(monitor), to, size, 0, 0, 0)
-	call, _, _ := strings.Cut(string(text[:max(0, int(n))]), " ")
-	return call == strconv.Itoa(unix.SYS_FUTEX)
+	call := strings.Fields(string(text[:max(0, int(n))])) // its number, and its arguments, of which one is a time
+	if len(call) < 5 || call[0] != strconv.Itoa(unix.SYS_FUTEX) {
+		return false
+	}
+	var limit unix.Timespec
+	at, err := strconv.ParseUint(call[4], 0, 64)
+	_, _, failed := unix.RawSyscall6(unix.SYS_PROCESS_VM_READV, uintptr(unix.Getpid()),
+		uintptr(unsafe.Pointer(&unix.Iovec{Base: (*byte)(unsafe.Pointer(&limit)), Len: 16})), 1,
+		uintptr(unsafe.Pointer(&unix.RemoteIovec{Base: uintptr(at), Len: 16})), 1, 0)
+	return err == nil && (at == 0 || failed == 0 && time.Duration(limit.Nano()) >= shortest)
 }
 
-// rouse wakes the monitor, without which no timer interrupts a goroutine, and has the collector do its work.
+// rouse wakes the monitor, without which no timer interrupts a goroutine.
 func rouse() {
 	_ = unix.Close(-1) // a system call that may block, of which the runtime is told
-	debug.SetGCPercent(100)
 }
 
 // alarm is a timer of the system's, of which the runtime does not know.
@@ -114,6 +124,17 @@ type lots struct {
 // Samples of what takes memory would be drawn, too, at moments that no seed decides.
 func init() { runtime.MemProfileRate = 0 }
 
+// cheap is where a thread has what its cheap lots begin with; 0 before draw has found it.
+var cheap int
+
+// redraw sets the cheap lots of this thread: how many were drawn depends on what the process did before, as the runtime
+// draws no lot for what it remembers of stacks and of types.
+func redraw(x uint64) {
+	if cheap > 0 {
+		getm()[cheap] = x * 0x9e3779b97f4a7c15
+	}
+}
+
 // draw sets the lots of this thread. They are found by what cheaprand does.
 func draw(seed uint64) {
 	const step = 0xa0761d6478bd642f // of wyrand
@@ -124,7 +145,7 @@ func draw(seed uint64) {
 		if at := i - int(unsafe.Offsetof(lots{}.cheap)/8); m[i]-before[i] == step && at >= 0 {
 			l := (*lots)(unsafe.Pointer(&m[at]))
 			l.seed, l.i, l.n, l.c = [4]uint64{seed}, 0, 0, 0
-			l.cheap = seed
+			l.cheap, cheap = seed, i
 			return
 		}
 	}

@@ -39,13 +39,15 @@
 //   - The runtime's monitor sleeps (lull). It would interrupt a goroutine that seems to have run for 10 ms, as each
 //     does when the machine has given the processor to somebody else, and take the processor from one in a system call.
 //   - What the runtime draws by lot begins with the seed (draw): which of several ready cases of a select is taken,
-//     which timer of an instant fires first, and where the walk of a map begins. A map that has more than eight elements
-//     is walked in an order that differs from process to process even so, so whose order matters is sorted.
+//     which timer of an instant fires first, and where the walk of a map begins. All but the last begins anew with each
+//     event (redraw). A map that has more than eight elements is walked in an order that differs from process to process
+//     even so, so whose order matters is sorted.
 //   - No two events of the world happen at the same instant (world.after): the runtime fires timers of the same
 //     instant in a random order. What the program waits for begins at such an instant, and so does its end.
 //   - Each connection, disk and client has its own dice, which only the seed and its name decide.
 //   - crypto/rand, of which raft makes its election timeouts, is seeded.
-//   - The collector runs between histories. Engines take their memory from the collected heap.
+//   - The collector runs between histories, and gives back all memory: otherwise the runtime does that bit by bit, and
+//     the timer for which it waits wakes the monitor. Engines take their memory from the collected heap.
 //   - Engines have one shard: tubes are placed in several by a hash that differs from process to process.
 //
 // # Limits

@@ -1,6 +1,7 @@
 package faults_test
 
 import (
+	"bytes"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -36,6 +37,7 @@ func (w *world) instant(d time.Duration) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.instants++
+	redraw(w.seed + uint64(w.instants))
 	now := time.Now().UnixNano()
 	at := (now+int64(max(d, grain)))&^(grain-1) | w.instants&(grain-1)
 	return time.Duration(at - now)
@@ -49,11 +51,12 @@ func (w *world) after(d time.Duration, f func()) *time.Timer {
 // sleep waits for about d.
 func (w *world) sleep(d time.Duration) { time.Sleep(w.instant(d)) }
 
-// trace is what has happened: a sum of all of it, and the last events.
+// trace is what has happened: a sum of all of it, the last events, and a line for each event if somebody wants that.
 type trace struct {
-	sum  uint64
-	n    int
-	last [200]event
+	sum   uint64
+	n     int
+	last  [200]event
+	lines bytes.Buffer
 }
 
 // event is something that happened to a member or a client.
@@ -72,6 +75,7 @@ func (w *world) note(who, what string, data []byte) {
 	e := event{time.Since(w.began), who, what, data}
 	t.last[t.n%len(t.last)] = e
 	t.n++
+	redraw(w.seed + uint64(t.n)<<32)
 	t.add(uint64(e.at))
 	t.addString(who)
 	t.addString(what)
@@ -82,6 +86,9 @@ func (w *world) note(who, what string, data []byte) {
 	}
 	for _, c := range data {
 		t.add(uint64(c))
+	}
+	if *traces != "" {
+		fmt.Fprintf(&t.lines, "%v %d %s %s %q\n", e.at, w.instants, who, what, e.data)
 	}
 }
 
