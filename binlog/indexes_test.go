@@ -336,6 +336,36 @@ func TestAnIndexOfManyBlocksIsWhatItsSegmentSays(t *testing.T) {
 	}
 }
 
+func TestDumpTellsAnUnfinishedIndexFromABadOne(t *testing.T) {
+	t.Parallel()
+	fs, o := faultfs.New(testDir), newOwner()
+	if err := o.openStill(testDir, Options{FS: fs, SegmentSize: 1 << 20, Sync: SyncAlways, Indexes: true}); err != nil {
+		t.Fatal(err)
+	}
+	defer o.log.Close()
+	for id := uint64(1); id <= 3000; id++ {
+		o.put(testRecord(id, 10))
+	}
+	o.work()
+	name := inspect.IndexName(o.jobs[1].place.Segment)
+	dump := func() string {
+		var out strings.Builder
+		if err := inspect.Dump(&out, fs, testDir, false); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	if got := dump(); !strings.Contains(got, name+" 0 unfinished\n") || strings.Contains(got, "BAD") {
+		t.Error(got[max(0, len(got)-200):])
+	}
+	b := content(t, fs, filepath.Join(testDir, name))
+	b[20]++
+	setContent(t, fs, filepath.Join(testDir, name), b)
+	if got := dump(); !strings.Contains(got, name+" 0 BAD") {
+		t.Error(got[max(0, len(got)-200):])
+	}
+}
+
 // countedFS counts by name how many bytes are read from its files.
 type countedFS struct {
 	*faultfs.FS

@@ -170,9 +170,13 @@ func (d *dumper) index(s *Survey, f *File) error {
 			})
 		}
 	}
-	if errors.Is(err, index.ErrBad) {
+	switch {
+	case errors.Is(err, index.ErrUnfinished): // a server may be about to
+		d.print("%s 0 unfinished\n", IndexName(f.Index))
+	case errors.Is(err, index.ErrBad):
 		d.print("%s 0 BAD %v\n", IndexName(f.Index), err)
-		err = nil
+	default:
+		return err
 	}
-	return err
+	return nil
 }

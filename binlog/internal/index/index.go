@@ -13,6 +13,10 @@ import (
 // ErrBad tells that an index is not whole, damaged, or another segment's.
 var ErrBad = errors.New("the index is of no use")
 
+// ErrUnfinished tells that an index has no end, so that it is of no use: it is not written yet, or never was. It wraps
+// ErrBad.
+var ErrUnfinished = bad("it is not finished")
+
 func bad(what string) error { return fmt.Errorf("%w: %s", ErrBad, what) }
 
 // Index is one that has a sound header and footer.
@@ -57,7 +61,7 @@ func Open(f io.ReaderAt, size int64, h *record.Header) (*Index, error) {
 	case !bytes.Equal(head, header(h, x.Boot)):
 		return nil, bad("it is of another segment")
 	case string(end[28:]) != endMagic || le.Uint32(end[20:]) != le.Uint32(head[44:]) || n > size-headerSize-endSize:
-		return nil, bad("it has no footer")
+		return nil, ErrUnfinished
 	}
 	f2 := make([]byte, n+24)
 	if err := readAt(f, f2, size-endSize-n); err != nil {
