@@ -83,6 +83,9 @@ func (l *Log) fetched(found []journal.Fetched) {
 		if f := &found[i]; errors.Is(f.Err, journal.ErrUnreadable) {
 			l.log.Error("the body of a job cannot be read",
 				"job", f.ID, "file", l.path(f.Place.Segment), "offset", int64(f.Place.Offset)*8)
+			l.mu.Lock()
+			l.count.Unreadable++
+			l.mu.Unlock()
 		}
 	}
 	l.hooks.Fetched(found)

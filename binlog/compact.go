@@ -111,6 +111,7 @@ func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
 		return nil
 	}
 	var damage error
+	var gaps []record.Gap
 	seen := 0
 	for b, gap := range l.scan(sc, seg) {
 		if seen++; seen%sliceRecords == 0 {
@@ -128,6 +129,7 @@ func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
 				return fmt.Errorf("read %s: %w", seg.name, gap.Err)
 			}
 			damage = &DamageError{File: seg.name, Offset: gap.Offset, What: gap.Err.Error()}
+			gaps = append(gaps, *gap)
 			continue
 		}
 		switch record.KindOf(b) {
@@ -157,6 +159,10 @@ func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
 		l.mu.Lock()
 		seg.stuck = true
 		l.mu.Unlock()
+		if ids := l.damagedJobs(seg, gaps); len(ids) > 0 {
+			l.log.Error("a damaged segment stays until these jobs are deleted, as far as they are there still",
+				"file", seg.name, "jobs", ids)
+		}
 	}
 	return fmt.Errorf("%s cannot be freed: %d jobs or settings in it were not found: %w", seg.name, n, damage)
 }

@@ -1,7 +1,11 @@
 package binlog
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -98,4 +102,71 @@ func TestCompactionThatMetAFullDiskGoesOnWhenThereIsSpace(t *testing.T) {
 	if _, err := o.put(testRecord(301, 10)); err != nil && !errors.Is(err, ErrNoSpace) {
 		t.Fatal(err)
 	}
+}
+
+// lines is a log for people that several goroutines write.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// All but the damaged job is moved out, which is named, and when it is deleted, the segment goes.
+func TestADamagedSegmentStaysForTheJobsThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	o, fs, said := newOwner(), faultfs.New(testDir), &lines{}
+	o.openWith(t, Options{
+		FS: fs, SegmentSize: MinSegmentSize, Sync: SyncAlways, Indexes: true, Log: slog.New(slog.NewTextHandler(said, nil)),
+	}, o.migrate)
+	for id := uint64(1); id <= 40; id++ {
+		if _, err := o.put(testRecord(id, 100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.log.makeDurable()
+	eventually(t, "an index", func() bool {
+		o.log.mu.Lock()
+		defer o.log.mu.Unlock()
+		return o.log.segs[0].sealed && o.log.segs[0].file == nil && o.log.segs[0].indexed > 0
+	})
+	eventually(t, "all of it", func() bool { return strings.HasSuffix(string(content(t, fs, indexFiles(t, fs)[0])), "TIDX") })
+	first := o.jobs[1].place.Segment
+	damaged, err := fs.Open(o.log.path(first))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := damaged.WriteAt([]byte("#"), int64(o.jobs[5].place.Offset)*8+100); err != nil {
+		t.Fatal(err)
+	}
+	for id := uint64(6); id <= 40; id++ {
+		if _, err := o.delete(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.pass(t, 41, 200)
+	eventually(t, "compaction", func() bool { return o.log.Stats().Stuck == 1 })
+	eventually(t, "the name of the job", func() bool { return strings.Contains(said.String(), "jobs=[5]") })
+	o.mu.Lock()
+	for id := uint64(1); id <= 5; id++ {
+		if stays := o.jobs[id].place.Segment == first; stays != (id == 5) {
+			t.Errorf("job %d is in segment %d", id, o.jobs[id].place.Segment)
+		}
+	}
+	o.mu.Unlock()
+	if _, err := o.delete(5); err != nil {
+		t.Fatal(err)
+	}
+	o.log.Flush()
+	eventually(t, "the segment to go", func() bool { s := o.log.Stats(); return s.OldestSegment > first && s.Stuck == 0 })
 }

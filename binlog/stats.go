@@ -18,6 +18,8 @@ type Stats struct {
 	PendingBytes  int64 // appended and not yet written
 	UnsyncedBytes int64 // written and not yet synced
 	Jobs          int64 // and tombstones
+	Stuck         int   // segments that compaction cannot empty because they are damaged
+	Unindexed     int   // full segments without an index; 0 without Options.Indexes
 	Full          bool  // new jobs are refused for want of disk space
 	Failed        bool  // nothing is committed any more
 	LastSync      time.Duration
@@ -29,6 +31,7 @@ type Stats struct {
 	SegmentsCreated, SegmentsRemoved uint64
 	AppendWaits                      uint64 // appends that were refused with ErrRoom
 	SpaceErrors                      uint64 // attempts to get disk space that failed
+	Unreadable                       uint64 // bodies that were asked for and are damaged
 }
 
 // Stats tells what the log has done and holds. It takes a lock for a moment.
@@ -39,6 +42,14 @@ func (l *Log) Stats() Stats {
 	s.Segments, s.Jobs = len(l.segs), r.jobs
 	s.DiskBytes, s.UsedBytes, s.LiveBytes, s.FreeBytes, s.PendingBytes = r.disk, r.used, r.live, r.free, l.unwritten
 	s.Full, s.Failed = r.full != nil || l.blocked.Load(), l.err != nil
+	for _, seg := range l.segs {
+		if seg.stuck {
+			s.Stuck++
+		}
+		if l.index != nil && seg.sealed && seg.file == nil && seg.indexed == 0 {
+			s.Unindexed++
+		}
+	}
 	if len(l.segs) > 0 {
 		s.OldestSegment, s.CurrentSegment = l.segs[0].Index, l.current().Index
 	}

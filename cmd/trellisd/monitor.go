@@ -182,7 +182,11 @@ func (m *monitor) bodyStats() *metrics.Bodies {
 	if e == nil {
 		return nil
 	}
-	return &metrics.Bodies{Memory: e.eng.BodyMemory(), Limit: e.limit, Evicted: e.evicted.Load(), Reads: e.log.Reads()}
+	s := e.log.Stats()
+	return &metrics.Bodies{
+		Memory: e.eng.BodyMemory(), Limit: e.limit, Evicted: e.evicted.Load(), Reads: e.log.Reads(),
+		Unreadable: s.Unreadable, Stuck: s.Stuck, Unindexed: s.Unindexed,
+	}
 }
 
 // close ends the HTTP side.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"trellis/binlog"
+	"trellis/binlog/journal"
 	"trellis/cmd/internal/console"
 	"trellis/cmd/internal/operate"
 	"trellis/cmd/trellisd/internal/metrics"
@@ -129,6 +130,15 @@ func (s *ownServer) Problems() (all []console.Problem) {
 	} else if b != nil && b.Full {
 		severe("/server", "The disk is full: new jobs are refused.")
 	}
+	if b := s.monitor.bodyStats(); b != nil {
+		if b.Unreadable > 0 {
+			severe("/failed", "%s could not be read from the disk since the start: their jobs are buried when their turn comes.",
+				operate.Counted(b.Unreadable, "body"))
+		}
+		if b.Stuck > 0 {
+			severe("/server", "A file of the log is damaged, and stays until the jobs in it are deleted: its log names them.")
+		}
+	}
 	if c := s.monitor.clusterStats(); c != nil {
 		if c.Leader == 0 {
 			severe("/server", "No member of the cluster leads, as far as this one knows.")
@@ -208,6 +218,9 @@ func (s *ownServer) Sections() (all []console.Section) {
 		l.add("Last sync took", "%s", b.LastSync.Round(10*time.Microsecond))
 		section("Log", l)
 	}
+	if b := s.monitor.bodyStats(); b != nil {
+		section("Bodies", bodyLines(b))
+	}
 	if c := s.monitor.clusterStats(); c != nil {
 		l := clusterLines(c)
 		if f := s.monitor.forwarding(); f != nil {
@@ -217,6 +230,17 @@ func (s *ownServer) Sections() (all []console.Section) {
 		section("Cluster", l)
 	}
 	return all
+}
+
+// bodyLines are those of a server with --body-memory.
+func bodyLines(b *metrics.Bodies) (l lines) {
+	l.add("In memory", "%s of %s", operate.Size(b.Memory), operate.Size(b.Limit))
+	l.add("Have left memory", "%s", operate.Size(b.Evicted))
+	l.add("Read back for clients", "%d", b.Reads[journal.Urgent].Bodies)
+	l.add("Unreadable", "%d", b.Unreadable)
+	l.add("Damaged segments", "%d", b.Stuck)
+	l.add("Segments without an index", "%d", b.Unindexed)
+	return l
 }
 
 func (s *ownServer) program() (l lines) {

@@ -10,6 +10,9 @@ type Bodies struct {
 	Memory, Limit int64 // bytes that they take, and may take
 	Evicted       int64 // bytes that have left memory
 	Reads         binlog.ReadStats
+	Unreadable    uint64 // bodies that were asked for and are damaged
+	Stuck         int    // segments that are damaged
+	Unindexed     int    // segments without an index
 }
 
 var bodyMetrics = list[*Bodies]{
@@ -24,6 +27,12 @@ var bodyMetrics = list[*Bodies]{
 			{"wait", func(b *Bodies) float64 { return float64(b.Reads[journal.Urgent].Bodies) }},
 			{"ahead", func(b *Bodies) float64 { return float64(b.Reads[journal.Ahead].Bodies) }},
 		}),
+	counter("beanstalkd_bodies_unreadable_total", "Bodies that a client or a move needed and that are damaged on disk.",
+		func(b *Bodies) float64 { return float64(b.Unreadable) }),
+	gauge("beanstalkd_bodies_stuck_segments", "Segments that stay because they are damaged and have jobs.",
+		func(b *Bodies) float64 { return float64(b.Stuck) }),
+	gauge("beanstalkd_bodies_index_missing", "Full segments without an index: the next start reads them whole.",
+		func(b *Bodies) float64 { return float64(b.Unindexed) }),
 	counters("lane", "beanstalkd_bodies_read_bytes_total", "Bytes that were read from the binlog for bodies, by what for.",
 		byLane(func(b *Bodies, l journal.Lane) float64 { return float64(b.Reads[l].Bytes) })),
 	counters("lane", "beanstalkd_bodies_read_seconds_total", "How long these reads took together.",
