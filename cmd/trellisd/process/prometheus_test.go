@@ -316,7 +316,7 @@ func TestPrometheusAnswersWhatOperatorsAsk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			files := servertest.NewCertFiles(t)
-			s, url := servertest.Monitored(t, append(files.Flags(), "-b", t.TempDir(), "-f0", "-lunix:"+filepath.Join(servertest.SocketDir(t), "s"),
+			s, url := servertest.Monitored(t, append(files.Flags(), "-b", t.TempDir(), "-f0", "--body-memory=64MB", "-lunix:"+filepath.Join(servertest.SocketDir(t), "s"),
 				"--auth-file", servertest.AuthFile(t, fmt.Sprintf("me uid:%d all *\n", os.Getuid()), servertest.TokenLine("other", "right", "all", "*")))...)
 			p := startPrometheus(t, url, args...)
 			l := startTraffic(t, s)
