@@ -3,6 +3,7 @@ package shard
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -146,6 +147,15 @@ func (s *sim) hand() (list []journal.Record) {
 	return list
 }
 
+// near is the name of a tube that is in the shard of the default one.
+func (s *sim) near() string {
+	for n := 0; ; n++ {
+		if name := fmt.Sprint("near", n); s.engine.shardFor([]byte(name)) == s.engine.defaultTube.shard {
+			return name
+		}
+	}
+}
+
 // A member copies only what is committed.
 func TestAMemberCopiesOnlyWhatIsCommitted(t *testing.T) {
 	s, f := memberSim()
@@ -159,6 +169,21 @@ func TestAMemberCopiesOnlyWhatIsCommitted(t *testing.T) {
 	}
 	if list := s.hand(); len(list) != 0 {
 		t.Errorf("copied again are %+v", list)
+	}
+}
+
+// A job that was moved within its shard has two entries there, and its body is copied once.
+func TestABodyWithTwoEntriesIsCopiedOnce(t *testing.T) {
+	s, f := memberSim()
+	defer s.engine.Discard()
+	c := s.open()
+	c.say("put 0 0 9 1\r\nx", "move-job 1 "+s.near(), "put 0 0 9 1\r\ny")
+	f.committed = f.pos
+	if n := s.engine.defaultTube.shard.residents.Len(); n != 3 {
+		t.Fatalf("two jobs have %d entries", n)
+	}
+	if list := s.hand(); len(list) != 2 || list[0].ID != 1 || list[1].ID != 2 {
+		t.Errorf("copied are %+v", list)
 	}
 }
 
@@ -182,10 +207,13 @@ func TestABodyThatCouldNotBeCopiedStaysAndIsTriedAgain(t *testing.T) {
 func TestACopyOfWhatHasChangedIsNotReferredTo(t *testing.T) {
 	at := journal.Place{Segment: 2, Offset: 10}
 	for name, command := range map[string]string{
-		"deleted": "delete 1", "moved": "move-job 1 a", "a tombstone": "delete 1", "moved and back": "move-job 1 a\r\nmove-job 1 default",
+		"deleted": "delete 1", "moved": "move-job 1 a", "moved within its shard": "move-job 1 ", "a tombstone": "delete 1", "moved and back": "move-job 1 a\r\nmove-job 1 default",
 	} {
 		s, f := memberSim()
 		c := s.open()
+		if name == "moved within its shard" {
+			command += s.near()
+		}
 		put := "put 0 0 9 1\r\nx"
 		if name == "a tombstone" {
 			put = "put 0 0 9 1 idp:k:9\r\nx"
