@@ -6,13 +6,12 @@ import (
 	"trellis/reactor"
 )
 
-const (
-	// mostPending is how many bytes a reactor keeps for a client, at most.
-	mostPending = 512 << 10
-	// mostGoroutines is how many goroutines a member has of which nobody wants anything, and mostOthers how many others
-	// there are.
-	mostGoroutines, mostOthers = 100, 20
-)
+// mostPending is how many bytes a reactor keeps for a client, at most.
+const mostPending = 512 << 10
+
+// mostGoroutines is how many goroutines a cluster has of which nobody wants anything: those of members, of their
+// connections to each other, and a few of the history.
+func mostGoroutines(members int) int { return 30 + members*(10+7*(members-1)) }
 
 // reactor is the process's, nil if it has none.
 func (p *process) reactor() *reactor.Server {
@@ -52,7 +51,7 @@ func (c *group) checkLeft() {
 				m.name, used, s.LogBytes, s.SnapshotBytes)
 		}
 	}
-	if n := runtime.NumGoroutine(); n > mostOthers+mostGoroutines*len(c.machines) {
+	if n := runtime.NumGoroutine(); n > mostGoroutines(len(c.machines)) {
 		c.wrong("%d goroutines are left of %d members", n, len(c.machines))
 	}
 }

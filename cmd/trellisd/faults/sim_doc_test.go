@@ -40,8 +40,8 @@
 //     does when the machine has given the processor to somebody else, and take the processor from one in a system call.
 //   - What the runtime draws by lot begins with the seed (draw): which of several ready cases of a select is taken,
 //     which timer of an instant fires first, and where the walk of a map begins. All but the last begins anew with each
-//     event (redraw). A map that has more than eight elements is walked in an order that differs from process to process
-//     even so, so whose order matters is sorted.
+//     event (redraw). A map that has more than eight elements is walked in an order that differs from process to
+//     process even so, so whose order matters is sorted.
 //   - No two events of the world happen at the same instant (world.after): the runtime fires timers of the same
 //     instant in a random order. What the program waits for begins at such an instant, and so does its end.
 //   - Each connection, disk and client has its own dice, which only the seed and its name decide.
