@@ -175,6 +175,12 @@ func (s state) mayBeKeptBack(o *Op) bool {
 	return s.bounded && !o.Late && refused(o) && (o.Verb == Reserve || o.Verb == ReserveJob)
 }
 
+// mayBeUnheard reports whether nobody may hear of the job's worker, because a member has lost its leader: then others
+// are taken for it as if the job was an orphan.
+func (s state) mayBeUnheard(o *Op) bool {
+	return s.phase == reserved && s.linger > 0 && s.holder != nobody && s.holder != o.Session
+}
+
 func (ss states) with(job int, s state) states {
 	if ss[job] == s {
 		return ss
@@ -214,7 +220,7 @@ func (s state) step(o *Op, by others) []state {
 	}
 	done, ok := s.do(o, by)
 	switch {
-	case ok && s.mayBeKeptBack(o):
+	case ok && (s.mayBeKeptBack(o) || refused(o) && s.mayBeUnheard(o)):
 		done = s
 	case o.Reply == "":
 		if ok && done != s {
@@ -241,7 +247,7 @@ func refused(o *Op) bool {
 // do is what a command does to the job, and whether it does something, or finds it.
 func (s state) do(o *Op, by others) (state, bool) {
 	own := s.phase == reserved && s.holder == o.Session
-	works := own || s.phase == reserved && s.holder == nobody
+	works := own || s.phase == reserved && s.holder == nobody || s.mayBeUnheard(o)
 	alive := s.phase != unborn && s.phase != gone
 	switch o.Verb {
 	case Put:
@@ -262,7 +268,7 @@ func (s state) do(o *Op, by others) (state, bool) {
 	case Reserve:
 		return s.taken(o), by.open && s.phase == ready && s.tube == o.Tube
 	case ReserveJob:
-		return s.taken(o), by.open && alive && s.phase != held && (s.phase != reserved || s.holder == nobody)
+		return s.taken(o), by.open && alive && s.phase != held && (s.phase != reserved || works && !own)
 	case Release:
 		s.releases++
 		s.attempts++

@@ -97,6 +97,12 @@ func script(t *testing.T, text string) []Op {
 				o.Group = value
 			case key == "after":
 				o.After = value
+			case key == "linger":
+				n, err := strconv.Atoi(value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.Linger = time.Duration(n)
 			case key == "late":
 				o.Late = true
 			case key == "expires", key == "apart":
@@ -386,6 +392,15 @@ func TestHistoriesThatCanBeAreAccepted(t *testing.T) {
 			2 reserve 8 42-43 RESERVED
 			2 end 0 42-open
 			1 reserve 7 50-51 RESERVED`,
+		"a job that lingers is another's for a moment": `
+			1 put 7 10-20 INSERTED linger=1000
+			1 put 8 21-22 INSERTED linger=1000
+			2 reserve 7 30-31 RESERVED
+			2 reserve 8 32-33 RESERVED
+			1 delete 8 34-35 NOT_FOUND
+			1 bury 7 40-41 BURIED
+			2 touch 7 50-51 NOT_FOUND
+			2 delete 8 52-53 DELETED`,
 		"a tube whose jobs begin apart": `
 			1 put 7 10-20 INSERTED apart=10000000
 			1 put 8 21-22 INSERTED apart=10000000
@@ -406,6 +421,17 @@ func TestHistoriesThatCanBeAreAccepted(t *testing.T) {
 
 func TestHistoriesThatCannotBeAreRefused(t *testing.T) {
 	for what, text := range map[string]string{
+		"a job that lingers is another's, and the worker's still": `
+			1 put 7 10-20 INSERTED linger=1000
+			2 reserve 7 30-31 RESERVED
+			1 touch 7 40-41 TOUCHED
+			2 touch 7 50-51 TOUCHED
+			2 delete 7 60-61 DELETED
+			1 delete 7 70-71 DELETED`,
+		"a job of another that does not linger is deleted": `
+			1 put 7 10-20 INSERTED
+			2 reserve 7 30-31 RESERVED
+			1 delete 7 40-41 DELETED`,
 		"a lost job": `
 			1 put 7 10-20 INSERTED
 			1 peek 7 30-31 NOT_FOUND`,

@@ -45,6 +45,7 @@ type machine struct {
 	run    *process   // nil while none runs
 	err    error      // of the last one
 	frozen bool
+	woke   time.Time // when it has last stood still
 }
 
 // process is a member that runs.
@@ -357,11 +358,21 @@ func (m *machine) stands() bool {
 	return m.frozen
 }
 
+// awake is for how long the machine has not stood still.
+func (m *machine) awake() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return time.Since(m.woke)
+}
+
 // freeze has a machine stand still, as far as that can be simulated, or go on.
 func (m *machine) freeze(on bool) {
 	m.mu.Lock()
 	was := m.frozen
 	m.frozen = on
+	if was && !on {
+		m.woke = time.Now()
+	}
 	m.mu.Unlock()
 	if on == was {
 		return
