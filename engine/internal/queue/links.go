@@ -22,6 +22,9 @@ type Links struct {
 // heap. No pool hands out this name.
 const inHeap = ^Ref(0)
 
+// InHeap reports whether the record of a Ready or an Ordered, in which it stands, is in the heap of that.
+func (l *Links) InHeap() bool { return l.Next == inHeap }
+
 // A Table finds records by their names.
 type Table struct{ pool *arena.Pool }
 

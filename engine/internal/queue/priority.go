@@ -64,6 +64,34 @@ func (q *ByPriority) pushHeap(t Table, pri uint32, r Ref, l *Links) {
 	q.heap.Push(t, uint64(pri), r, l)
 }
 
+// Headmost returns the first record that stands in no heap, 0 if there is none.
+func (q *ByPriority) Headmost() Ref {
+	if n := len(q.runs); n > 0 {
+		return q.runs[n-1].head
+	}
+	return 0
+}
+
+// Behind returns the record that follows one in the order, but for those in the heap; 0 if there is none. The links of
+// that are l, and it was pushed with pri.
+func (q *ByPriority) Behind(pri uint32, l *Links) Ref {
+	switch i, _ := q.find(pri); {
+	case l.InHeap():
+		return q.Headmost()
+	case l.Next != 0:
+		return l.Next
+	case i > 0:
+		return q.runs[i-1].head
+	}
+	return 0
+}
+
+// InHeap is the number of records in the heap.
+func (q *ByPriority) InHeap() int { return q.heap.Len() }
+
+// AtHeap returns the record at an index of the heap, from 0 to InHeap()-1. Each comes to index 0 through lower ones.
+func (q *ByPriority) AtHeap(i int) Ref { return q.heap.At(i).Ref }
+
 // Remove takes out the record whose links are l and which was pushed with pri.
 func (q *ByPriority) Remove(t Table, pri uint32, l *Links) {
 	if l.Next == inHeap {

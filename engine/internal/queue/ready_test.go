@@ -70,6 +70,23 @@ func (m *readyModel) check() {
 		m.tb.Fatalf("the oldest of %d jobs is ready for %d", len(m.want), m.queue.Oldest(m.now+1))
 	}
 	m.checkFirst()
+	var all []Ref
+	for r := m.queue.Headmost(); r != 0; r = m.queue.Behind(m.pri(r), m.links(r)) {
+		if n := len(all); n > 0 && m.order(all[n-1], r) >= 0 || m.links(r).InHeap() {
+			m.tb.Fatalf("record %d follows", r)
+		}
+		all = append(all, r)
+	}
+	for i := range m.queue.InHeap() {
+		r := m.queue.AtHeap(i)
+		if m.queue.Behind(m.pri(r), m.links(r)) != m.queue.Headmost() {
+			m.tb.Fatalf("what follows a record of the heap is not the first of the others")
+		}
+		all = append(all, r)
+	}
+	if slices.SortFunc(all, m.order); !slices.Equal(all, m.want) {
+		m.tb.Fatalf("one after the other there are %v, want %v", all, m.want)
+	}
 }
 
 func (m *readyModel) drain() {

@@ -340,6 +340,25 @@ func (c *census) tube(sh *shard, t *tube, want *jobCounts) {
 	}
 }
 
+// ahead counts a job for its tube, if that may read it ahead.
+func (c *census) ahead(sh *shard, j *job, of map[*tube]readAhead) {
+	if j.state != ready {
+		if j.storage&isWanted != 0 {
+			c.failf("job %d is %v, and wanted", j.ID, j.state)
+		}
+		return
+	}
+	t := sh.tubes[j.tube]
+	a := of[t]
+	if j.cold() {
+		a.cold++
+	}
+	if j.storage&isWanted != 0 {
+		a.wanted += aheadSize(j)
+	}
+	of[t] = a
+}
+
 // residents checks that every body in memory that has a place in the journal can leave memory.
 func (c *census) residents(sh *shard, bodies int) {
 	x := sh.residents
@@ -363,15 +382,26 @@ func (c *census) residents(sh *shard, bodies int) {
 		}
 	}
 	c.kept = c.kept[:0]
+	aheads := map[*tube]readAhead{}
 	for p, id := range c.jobs {
 		if p.Shard() != sh.number {
 			continue
 		}
+		c.ahead(sh, sh.job(p.Ref()), aheads)
 		switch j := sh.job(p.Ref()); {
 		case j.cold() && (j.size == 0 || j.state == tombstone):
 			c.failf("job %d is cold without a body", id)
 		case !j.cold() && j.size > 0 && j.state != tombstone && !listed[id]:
 			c.failf("the body of job %d can never leave memory: %+v", id, *j)
+		}
+	}
+	for _, t := range sh.byName {
+		var has readAhead
+		if t.ahead != nil {
+			has = *t.ahead
+		}
+		if want := aheads[t]; has.cold != want.cold || has.wanted != want.wanted {
+			c.failf("%s counts %d cold jobs and %d bytes wanted, has %d and %d", t.name, has.cold, has.wanted, want.cold, want.wanted)
 		}
 	}
 	bytes, queued := sh.shared.loads.Waiting()

@@ -91,6 +91,9 @@ func (sh *shard) requeue(r ref, j *job, to state, at clock.Time, pri uint32, hol
 	switch to {
 	case ready:
 		j.At = int64(sh.now)
+		if j.cold() {
+			t.countCold(1)
+		}
 		if j.pri < queue.UrgentBelow {
 			sh.totals.urgent++
 		}
@@ -133,6 +136,9 @@ func (sh *shard) takeOut(j *job) {
 	t := sh.tubes[j.tube]
 	switch j.state {
 	case ready:
+		if j.storage&(isCold|isWanted) != 0 {
+			sh.leaveAhead(t, j)
+		}
 		if j.plain(t) {
 			t.ready.Remove(sh.table, j.pri, &j.Links)
 		} else {
@@ -201,6 +207,9 @@ func (sh *shard) reserve(to *ReservationSet, r ref, j *job) (pos journal.Pos, er
 	sh.requeue(r, j, reserved, end, j.pri, to)
 	if j.cold() {
 		sh.postpone(r, j)
+	}
+	if t.ahead != nil {
+		sh.readAhead(t)
 	}
 	return pos, nil
 }

@@ -111,7 +111,8 @@
 // needs its body waits for that (loading.go): a reserve has reserved the job, and its time to run begins with the
 // reply; everything else has changed nothing, and is done again. The journal is asked when the last lock is released,
 // and Loaded, which may be called on any goroutine, finds jobs by their ids and places and wakes loops. Before that a
-// body that was loaded does not leave again. A job whose body cannot be read is buried by whoever reserves it.
+// body that was loaded does not leave again. A job whose body cannot be read is buried by whoever reserves it. What is
+// reserved next of a tube is read ahead (readahead.go).
 //
 // A member of a cluster has no journal from which bodies could be read. Its bodies leave memory for files (spill.go):
 // Spill is called in place of Evict, and hands out what is to be copied to a file first.

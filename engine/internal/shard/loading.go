@@ -87,6 +87,9 @@ func (e *Shards) take(list []journal.Fetched) {
 	}
 }
 
+// quickCopy is the size in bytes up to which a body is copied with its shard locked.
+const quickCopy = 4096
+
 // takeBody gives a job its body. It returns why that is lost, if it is; or false if it lies elsewhere by now.
 func (e *Shards) takeBody(tx *Tx, x *journal.Fetched) (err error, ended bool) {
 	sh, j, ended := e.lockFetched(tx, x)
@@ -94,7 +97,7 @@ func (e *Shards) takeBody(tx *Tx, x *journal.Fetched) (err error, ended bool) {
 		return nil, ended
 	}
 	if err = damage(x); err != nil {
-		if x.Lane == journal.Ahead {
+		if x.Lane == journal.Ahead && sh.ending(j) {
 			j.storage |= isLost
 		}
 		sh.unlock(tx)
@@ -106,6 +109,16 @@ func (e *Shards) takeBody(tx *Tx, x *journal.Fetched) (err error, ended bool) {
 		return err, true
 	}
 	to := sh.bodies.Bytes(body, x.Size)
+	if x.Size <= quickCopy {
+		if err = sh.placeRoom(); err == nil {
+			copy(to, x.Body)
+			sh.warm(j, body, x)
+		} else {
+			sh.freeBlock(body, x.Size)
+		}
+		sh.unlock(tx)
+		return err, true
+	}
 	sh.unlock(tx)
 	copy(to, x.Body) // others need not wait for that
 	now, j, ended := e.lockFetched(tx, x)
@@ -127,6 +140,9 @@ func (e *Shards) takeBody(tx *Tx, x *journal.Fetched) (err error, ended bool) {
 
 // warm gives a cold job its body.
 func (sh *shard) warm(j *job, body ref, x *journal.Fetched) {
+	if j.state == ready {
+		sh.tubes[j.tube].countCold(-1)
+	}
 	j.body, j.storage = body, j.storage&^isCold
 	if x.Lane == journal.Ahead {
 		j.storage |= isAhead

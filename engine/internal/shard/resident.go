@@ -23,6 +23,7 @@ const (
 	isUntold                   // it was reserved cold: its time to run begins when its client is told
 	isLost                     // its body could not be loaded for what nobody waits for, which is to do without it
 	isCopied                   // its body is being copied to a file: see spill.go
+	isWanted                   // it is ready, and about to be reserved: see readahead.go
 )
 
 // cold reports whether the job's body is in the journal only.
@@ -233,6 +234,9 @@ func (sh *shard) evict(durable journal.Pos, bytes int64, look int) (freed int64,
 			x.Drop()
 		case sh.inUse(j):
 			x.Pass()
+		case j.storage&isWanted != 0:
+			sh.unwant(sh.tubes[j.tube], j)
+			x.Pass()
 		case !entry.Place.Known():
 			x.Drop()
 			sh.shared.copies.take(sh, j)
@@ -259,6 +263,12 @@ func (sh *shard) inUse(j *job) bool {
 // unload has the body of a job leave memory, which lies at a place.
 func (sh *shard) unload(j *job, at journal.Place) {
 	sh.freeBlock(j.body, j.size)
+	if j.state == ready {
+		sh.tubes[j.tube].leftUnused(j)
+	}
+	if j.storage&isWanted != 0 {
+		sh.unwant(sh.tubes[j.tube], j)
+	}
 	j.segment, j.body, j.storage = at.Segment, at.Offset, j.storage&^isAhead|isCold
 }
 

@@ -508,6 +508,8 @@ func (r *rig) jump(to clock.Time) {
 
 // check compares all that the model knows with all that the engine shows.
 func (r *rig) check() {
+	for r.plan.cold && r.file.answer(r.engine) { // what is read ahead, which nobody waits for
+	}
 	sessions := make([]*Session, 0, len(r.conns))
 	for _, c := range r.conns {
 		r.compareOutput(c)

@@ -40,8 +40,9 @@ type Shards struct {
 	usage    usage
 	resident atomic.Int64 // bytes of bodies in memory, but for what shards have not told yet: see residents
 	loads    loads.Table
-	putsWait atomic.Bool // some do until Evict has called room
-	room     func()      // has commands that found no room tried again
+	wanted   atomic.Int64 // bytes of jobs that are: see readahead.go
+	putsWait atomic.Bool  // some do until Evict has called room
+	room     func()       // has commands that found no room tried again
 	groups   groups.Table
 
 	// defaultTube always exists. emptyTube, of its name and shard, is in no list and always empty: it takes the place of

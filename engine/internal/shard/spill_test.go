@@ -48,6 +48,7 @@ func (f *file) copyBody(id uint64, body []byte) (at journal.Place) {
 func (f *file) evictAll(e *Engine) {
 	if f.member == nil {
 		e.evictTo(0, 0, everyEvict)
+		e.evictTo(0, 0, everyEvict) // also what was wanted
 		return
 	}
 	f.spill(e)

@@ -47,6 +47,7 @@ type tube struct {
 	policy  *journal.Policy  // what its setting says, nil if it has none
 	orphans []*orphans       // of the reserved jobs, those without a client, by whose they were
 	limits  *throttle.Limits // of those, when it hands out jobs; nil if always
+	ahead   *readAhead       // nil while no ready job is cold or wanted
 
 	listed int // its place in the roster, whose lock guards it
 }
