@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,7 @@ import (
 // predetermine has the runtime do the same whenever a seed is played: it interrupts nobody, and draws the same lots. It
 // is so until somebody makes a system call that may block, or another thread runs goroutines.
 func predetermine(seed uint64) {
+	debug.SetGCPercent(-1)
 	lull()
 	draw(seed)
 }
@@ -26,7 +28,10 @@ func predetermine(seed uint64) {
 // does so when no goroutine runs, and no timer is set; it looks each 10 ms or more often, and wakes with a system call
 // that may block.
 func lull() {
-	for range 50 {
+	for i := range 150 {
+		if i == 10 { // the runtime gives memory back to the system bit by bit, and sets a timer for it
+			debug.FreeOSMemory()
+		}
 		err := unix.TimerfdSettime(alarm.fd, 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(12_000_000)}, nil)
 		if err == nil {
 			err = alarm.raw.Read(func(fd uintptr) bool {
@@ -63,7 +68,7 @@ var monitor = func() int {
 
 // shortest is for how long the monitor sleeps at least where no history takes longer. It sleeps for a minute, or until
 // the next timer outside histories, as that of the goroutine that gives memory back to the system.
-const shortest = 50 * time.Second
+const shortest = 15 * time.Second
 
 // monitorSleeps reports whether the monitor waits to be woken, and not for some time only.
 func monitorSleeps() bool {
@@ -82,9 +87,10 @@ func monitorSleeps() bool {
 	return err == nil && (at == 0 || failed == 0 && time.Duration(limit.Nano()) >= shortest)
 }
 
-// rouse wakes the monitor, without which no timer interrupts a goroutine.
+// rouse wakes the monitor, without which no timer interrupts a goroutine, and has the collector do its work.
 func rouse() {
 	_ = unix.Close(-1) // a system call that may block, of which the runtime is told
+	debug.SetGCPercent(100)
 }
 
 // alarm is a timer of the system's, of which the runtime does not know.

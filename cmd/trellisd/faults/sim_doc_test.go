@@ -46,8 +46,9 @@
 //     instant in a random order. What the program waits for begins at such an instant, and so does its end.
 //   - Each connection, disk and client has its own dice, which only the seed and its name decide.
 //   - crypto/rand, of which raft makes its election timeouts, is seeded.
-//   - The collector runs between histories, and gives back all memory: otherwise the runtime does that bit by bit, and
-//     the timer for which it waits wakes the monitor. Engines take their memory from the collected heap.
+//   - The collector runs between histories. What it has freed goes back to the system before the next one begins where
+//     the runtime would do that bit by bit: the timer for which it waits then wakes the monitor. Engines take their
+//     memory from the collected heap.
 //   - Engines have one shard: tubes are placed in several by a hash that differs from process to process.
 //
 // # Limits

@@ -32,7 +32,7 @@ var tally struct {
 }
 
 // undisturbed has goroutines run one at a time, and the collector leave them alone, until the test ends: it would have
-// them run in another order. It collects between histories, or when there is a gigabyte.
+// them run in another order. It collects between histories.
 func undisturbed(t *testing.T) {
 	procs := runtime.GOMAXPROCS(1)
 	percent := debug.SetGCPercent(-1)
@@ -65,7 +65,7 @@ func report() {
 func history(t *testing.T, p plan) outcome {
 	began := processorTime()
 	o := p.run(t)
-	debug.FreeOSMemory() // so that nobody does later, while a history runs
+	runtime.GC()
 	tally.took += processorTime() - began
 	tally.histories++
 	tally.leaderships += o.leaderships
