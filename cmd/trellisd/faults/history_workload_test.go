@@ -137,6 +137,7 @@ func (w *Workload) Run(ctx context.Context) error {
 		for i := range w.Clients {
 			all.Go(func() error {
 				c := w.Recorder.NewClient(tube, w.Addrs)
+				defer c.Close()
 				if err := w.prepare(ctx, c, p.way, n); err != nil {
 					if ctx.Err() != nil {
 						return nil
@@ -199,7 +200,6 @@ func (w *Workload) dice(client uint64) *rand.Rand {
 }
 
 func (w *Workload) client(ctx context.Context, c *Client, p *pool, rng *rand.Rand) error {
-	defer c.Close()
 	for ctx.Err() == nil {
 		if c.Connect(ctx) != nil {
 			return nil // it is over
