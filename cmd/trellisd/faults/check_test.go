@@ -2,40 +2,16 @@ package faults
 
 import (
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/anishathalye/porcupine"
 )
 
-// referee is porcupine, which knows nothing of what keeps a search short.
-func (f *family) referee() porcupine.CheckResult {
-	model := porcupine.NondeterministicModel{
-		Init: func() []any { return []any{make(states, len(f.jobs))} },
-		Step: func(s, in, _ any) (next []any) {
-			if in.(input).Reply == "" {
-				next = append(next, s) // it was not executed
-			}
-			for _, n := range s.(states).step(in.(input)) {
-				next = append(next, n)
-			}
-			return next
-		},
-		Equal: func(a, b any) bool { return slices.Equal(a.(states), b.(states)) },
-		Hash:  func(s any) uint64 { return s.(states).hash() },
-	}
-	ops := make([]porcupine.Operation, len(f.all))
-	for i, in := range f.all {
-		ops[i] = porcupine.Operation{ClientId: in.Session, Input: in, Call: in.Call, Return: in.Return}
-	}
-	return porcupine.CheckOperationsTimeout(model.ToModel(), ops, 0)
-}
-
 // agree checks that a search comes to the result that porcupine comes to, and returns that.
 func agree(t *testing.T, f *family) porcupine.CheckResult {
 	t.Helper()
-	want, got := f.referee(), porcupine.Ok
+	want, got := f.porcupine(0), porcupine.Ok
 	switch stuck, undecided := newSearch(f).run(); {
 	case undecided:
 		got = porcupine.Unknown

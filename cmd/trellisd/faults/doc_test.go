@@ -21,8 +21,8 @@
 // Check is linearizability, for each job on its own:
 // all commands that name it, all that found no job of its tube, and those without a reply
 // that may have been about it. An order of them is looked for just in time, from reply to reply, so that commands
-// without a reply, of which there may be many, do not make it long: see search. Tests compare its results with those of
-// github.com/anishathalye/porcupine. A job is unborn, ready, reserved by a session, delayed,
+// without a reply, of which there may be many, do not make it long: see search. Where there are too many courses,
+// github.com/anishathalye/porcupine decides, with which tests compare the results. A job is unborn, ready, reserved by a session, delayed,
 // buried or gone. What one connection brings is executed in its order. Its priority, its delay and how often it was released, buried and kicked
 // must be those of the commands before; body, tube and time to run never change.
 //
@@ -31,7 +31,7 @@
 // ready one back. So a second job of a key that is handed out is noticed, and so is a key
 // that keeps jobs back although nobody holds one.
 //
-// Three things are open, and the search tries what they may have been:
+// Four things are open, and the search tries what they may have been:
 //
 //   - A command without a reply was executed at any time after it was sent, or not at all.
 //   - A session that has ended has done so at any time after its last command that had a
@@ -40,6 +40,8 @@
 //     them. A session that goes on to have replies has not ended, so that within one term
 //     two sessions never hold the same job.
 //   - A put without a reply is known by its body once somebody sees its job.
+//   - A member may have lost its leader for a moment: then a job that lingers, whose worker is a client of that member,
+//     may be another's.
 //
 // Jobs of a group, and those that wait for it, are checked together, too: who waits is not handed out while a member
 // is there, and is ready soon when none is.

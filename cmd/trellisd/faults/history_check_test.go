@@ -7,6 +7,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
 )
 
 // ErrUndecided tells that an order of commands was neither found nor ruled out in as many steps as a search may take.
@@ -238,6 +241,13 @@ func (f *family) sort() {
 
 func (f *family) check() error {
 	stuck, undecided := newSearch(f).run()
+	if undecided {
+		// It follows all courses at once, and has found too many. Porcupine follows one to its end first.
+		verdict := f.porcupine(searchTime)
+		if undecided = verdict == porcupine.Unknown; verdict == porcupine.Illegal {
+			stuck = f.all[len(f.all)-1].Op
+		}
+	}
 	switch {
 	case undecided:
 		return fmt.Errorf("%w, of %d:\n%s", ErrUndecided, len(f.all), f)
@@ -245,6 +255,33 @@ func (f *family) check() error {
 		return fmt.Errorf("its commands cannot have been executed in any order, at the latest with that of %s:\n%s", stuck, f)
 	}
 	return nil
+}
+
+// searchTime is how long porcupine looks for an order, at most.
+const searchTime = 10 * time.Second
+
+// porcupine looks for an order without knowing what keeps a search short, nor that a session's commands are in order.
+// It takes any time if that is 0.
+func (f *family) porcupine(most time.Duration) porcupine.CheckResult {
+	model := porcupine.NondeterministicModel{
+		Init: func() []any { return []any{make(states, len(f.jobs))} },
+		Step: func(s, in, _ any) (next []any) {
+			if in.(input).Reply == "" {
+				next = append(next, s) // it was not executed
+			}
+			for _, n := range s.(states).step(in.(input)) {
+				next = append(next, n)
+			}
+			return next
+		},
+		Equal: func(a, b any) bool { return slices.Equal(a.(states), b.(states)) },
+		Hash:  func(s any) uint64 { return s.(states).hash() },
+	}
+	ops := make([]porcupine.Operation, len(f.all))
+	for i, in := range f.all {
+		ops[i] = porcupine.Operation{ClientId: in.Session, Input: in, Call: in.Call, Return: in.Return}
+	}
+	return porcupine.CheckOperationsTimeout(model.ToModel(), ops, most)
 }
 
 func (f *family) String() string {

@@ -19,9 +19,9 @@ type search struct {
 	patience int // steps that it may still take
 }
 
-// mostSteps is how many steps a search may take. Most need hundreds, and of 120 histories none needed 100,000. Each may
+// mostSteps is how many steps a search may take. Most need hundreds, and one in some thousands more than that. Each may
 // take half a kilobyte until the search ends.
-const mostSteps = 500_000
+const mostSteps = 50_000
 
 // course is one of the ways that things may have gone.
 type course struct {
