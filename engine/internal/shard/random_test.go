@@ -732,7 +732,9 @@ func (r *rig) empty() {
 	if r.file != nil {
 		r.file.err = nil
 	}
-	r.patience = resumesLater
+	if !r.plan.cold { // the time to run of a cold job begins when its client goes on
+		r.patience = resumesLater
+	}
 	r.settle()
 	for len(r.conns) > 0 {
 		r.close(r.conns[0])
