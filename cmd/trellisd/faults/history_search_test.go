@@ -21,7 +21,7 @@ type search struct {
 
 // mostSteps is how many steps a search may take. Most need hundreds, and one in some thousands more than that. Each may
 // take half a kilobyte until the search ends.
-const mostSteps = 50_000
+const mostSteps = 200_000
 
 // course is one of the ways that things may have gone.
 type course struct {

@@ -28,7 +28,7 @@ func predetermine(seed uint64) {
 // does so when no goroutine runs, and no timer is set; it looks each 10 ms or more often, and wakes with a system call
 // that may block.
 func lull() {
-	for i := range 150 {
+	for i := range lulls {
 		if i == 10 { // the runtime gives memory back to the system bit by bit, and sets a timer for it
 			debug.FreeOSMemory()
 		}
@@ -47,7 +47,11 @@ func lull() {
 			return
 		}
 	}
+	lulls = 10
 }
+
+// lulls is how often lull looks whether the monitor sleeps. Where it has done so in vain, other tests have timers.
+var lulls = 150
 
 // monitor is a file that tells in which system call the runtime's monitor is. That has the first thread that the
 // runtime starts.

@@ -11,9 +11,9 @@ import (
 // mostPending is how many bytes a reactor keeps for a client, at most.
 const mostPending = 512 << 10
 
-// mostGoroutines is how many goroutines a cluster has of which nobody wants anything: those of members, of their
-// connections to each other, and a few of the history.
-func mostGoroutines(members int) int { return 30 + members*(10+7*(members-1)) }
+// mostGoroutines is how many goroutines a cluster adds of which nobody wants anything: those of members, of their
+// connections to each other, and a few of the history and of the runtime.
+func mostGoroutines(members int) int { return 20 + members*(10+7*(members-1)) }
 
 // reactor is the process's, nil if it has none.
 func (p *process) reactor() *reactor.Server {
@@ -54,7 +54,7 @@ func (c *group) checkLeft() {
 				m.name, used, s.LogBytes, s.SnapshotBytes)
 		}
 	}
-	if n := runtime.NumGoroutine(); n > mostGoroutines(len(c.machines)) {
+	if n := runtime.NumGoroutine() - c.others; n > mostGoroutines(len(c.machines)) {
 		c.wrong("%d goroutines are left of %d members", n, len(c.machines))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"regexp"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,7 @@ type group struct {
 	net       *network
 	rng       *rand.Rand
 	machines  []*machine
+	others    int // goroutines that there were before
 	operators sync.WaitGroup
 	replaces  atomic.Bool // an operator has a machine be another member
 	recorder  *faults.Recorder
@@ -107,6 +109,7 @@ const clientHost = "client"
 func newCluster(t *testing.T, p plan) *group {
 	w := newWorld(p.seed)
 	c := &group{t: t, plan: p, world: w, net: newNetwork(w), rng: w.dice("faults")}
+	c.others = runtime.NumGoroutine()
 	meta := snapshot.Meta{Index: 1, Term: 1, ConfState: &raftpb.ConfState{}}
 	for i := range p.members {
 		id := i + 1
