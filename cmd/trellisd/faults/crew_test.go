@@ -42,6 +42,12 @@ func TestRepliesOfAQueueThatGoesOnAreAccepted(t *testing.T) {
 			2 end 0 30-open
 			3 reserve 7 32-33 RESERVED
 			3 delete 7 50-51 DELETED`,
+		"a session that has ended before its reply has come": `
+			1 put 7 10-20 INSERTED
+			2 reserve 7 30-40 RESERVED
+			2 end 0 30-open
+			3 reserve 7 34-35 RESERVED
+			3 delete 7 50-51 DELETED`,
 		"a delete without a reply that was executed": `
 			1 put 7 10-20 INSERTED
 			2 reserve 7 30-31 RESERVED

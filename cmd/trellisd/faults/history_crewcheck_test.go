@@ -217,6 +217,9 @@ func (b *books) enter(l *life) error {
 	slices.SortFunc(holds, func(x, y *hold) int { return cmp.Compare(x.from, y.from) })
 	var longest *hold
 	for _, h := range holds {
+		if h.to <= h.from {
+			continue // its session may have ended before its reply has come
+		}
 		if longest != nil && h.from < longest.to {
 			return fmt.Errorf("two hold it at once, from %d to %d:\n%s\n%s", h.from, min(h.to, longest.to), longest, h)
 		}
