@@ -1,7 +1,6 @@
 package binlog
 
 import (
-	"errors"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -79,14 +78,10 @@ func (l *Log) startBodies() {
 
 // fetched tells the owner what was read, and the operator what could not be.
 func (l *Log) fetched(found []journal.Fetched) {
-	for i := range found {
-		if f := &found[i]; errors.Is(f.Err, journal.ErrUnreadable) {
-			l.log.Error("the body of a job cannot be read",
-				"job", f.ID, "file", l.path(f.Place.Segment), "offset", int64(f.Place.Offset)*8)
-			l.mu.Lock()
-			l.count.Unreadable++
-			l.mu.Unlock()
-		}
+	if n := bodies.Report(l.log, l.path, found); n > 0 {
+		l.mu.Lock()
+		l.count.Unreadable += uint64(n)
+		l.mu.Unlock()
 	}
 	l.hooks.Fetched(found)
 }

@@ -116,15 +116,7 @@ func (s *Store) name(number uint32) string { return filepath.Join(s.Dir, record.
 func (s *Store) Begin(owner Owner, files []File) (*Life, error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	s.mu.Lock()
-	before := s.life
-	s.life = nil
-	s.mu.Unlock()
-	if before != nil {
-		before.reader.Close(errEnded)
-	}
-	s.abandon()
-	s.move = nil
+	s.endLife()
 	for i := range files {
 		if err := s.check(&files[i]); err != nil {
 			return nil, err
@@ -144,6 +136,19 @@ func (s *Store) Begin(owner Owner, files []File) (*Life, error) {
 	s.books.list(files)
 	s.life = l
 	return l, nil
+}
+
+// endLife ends the life that there is, if there is one. writing is held.
+func (s *Store) endLife() {
+	s.mu.Lock()
+	l := s.life
+	s.life = nil
+	s.mu.Unlock()
+	if l != nil {
+		l.reader.Close(errEnded)
+	}
+	s.abandon()
+	s.move = nil
 }
 
 // check looks whether a file of a list is what the list says.
@@ -202,12 +207,7 @@ func (s *Store) needs() elevator.Load {
 }
 
 func (l *Life) fetched(found []journal.Fetched) {
-	for i := range found {
-		if f := &found[i]; errors.Is(f.Err, journal.ErrUnreadable) {
-			l.store.Log.Error("the body of a job cannot be read",
-				"job", f.ID, "file", l.store.name(f.Place.Segment), "offset", int64(f.Place.Offset)*8)
-		}
-	}
+	bodies.Report(l.store.Log, l.store.name, found)
 	l.owner.Loaded(found)
 }
 
@@ -528,12 +528,5 @@ func (s *Store) Stats() Stats {
 func (s *Store) Close() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	s.mu.Lock()
-	l := s.life
-	s.life = nil
-	s.mu.Unlock()
-	if l != nil {
-		l.reader.Close(errEnded)
-	}
-	s.abandon()
+	s.endLife()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -49,6 +50,19 @@ type Reader struct {
 	alarmAt time.Time   // the zero time if it is not set
 	quiet   sync.Cond   // a read has ended, or was given up
 	count   Stats
+}
+
+// Report tells the operator of the bodies that cannot be read, in which file and where in it, and returns how many
+// there are. name is that of a segment's file.
+func Report(log *slog.Logger, name func(segment uint32) string, found []journal.Fetched) (unreadable int) {
+	for i := range found {
+		if f := &found[i]; errors.Is(f.Err, journal.ErrUnreadable) {
+			unreadable++
+			log.Error("the body of a job cannot be read",
+				"job", f.ID, "file", name(f.Place.Segment), "offset", int64(f.Place.Offset)*8)
+		}
+	}
+	return unreadable
 }
 
 // Stats are counters of a Reader, by lanes.
