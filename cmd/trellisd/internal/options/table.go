@@ -220,9 +220,10 @@ may take more, as they leave only when they are synced, which is not waited for 
 kicked that is tried again. While the disk gives nothing, what needs it is answered
 INTERNAL_ERROR. Bodies that are on their way to clients cannot leave: when many clients
 read slowly, bodies take more than SIZE, and puts are answered OUT_OF_MEMORY until they
-have read. A job that is read back costs about ten times the processor time of another
-one. The start keeps no body: it reads the files index.NUMBER in DIR, one for a segment,
-and whole segments where these are missing. They may be deleted.`,
+have read. A job that is read back costs about twice the processor time of another one,
+and four times where a tube has hundreds of priorities. The start keeps no body: it
+reads the files index.NUMBER in DIR, one for a segment, and whole segments where these
+are missing. They may be deleted.`,
 	}, {
 		name: "skip-damaged", setting: turnOn(&o.SkipDamaged),
 		help: "start with what is sound of a damaged binlog",
