@@ -12,7 +12,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// ErrUndecided tells that an order of commands was neither found nor ruled out in as many steps as a search may take.
+// ErrUndecided tells that an order of commands was neither found nor ruled out, in as many steps as a search may take
+// and in searchTime by porcupine.
 var ErrUndecided = errors.New("no order of the commands was found or ruled out")
 
 // Check reports whether the commands of a history can have been executed one after another,

@@ -137,6 +137,15 @@ func memberSim() (*sim, *file) {
 	return s, f.file
 }
 
+// memberWith is a memberSim after some commands of a client, all that they have recorded being committed.
+func memberWith(commands ...string) (*sim, *file, *simConn) {
+	s, f := memberSim()
+	c := s.open()
+	c.say(commands...)
+	f.committed = f.pos
+	return s, f, c
+}
+
 // hand hands out all bodies.
 func (s *sim) hand() (list []journal.Record) {
 	s.engine.copies = &copies{give: func(r *journal.Record) bool {
@@ -159,11 +168,8 @@ func (s *sim) near() string {
 
 // A member copies only what is committed.
 func TestAMemberCopiesOnlyWhatIsCommitted(t *testing.T) {
-	s, f := memberSim()
+	s, _, c := memberWith("put 0 0 9 1\r\nx")
 	defer s.engine.Discard()
-	c := s.open()
-	c.say("put 0 0 9 1\r\nx")
-	f.committed = f.pos
 	c.say("put 0 0 9 1\r\ny")
 	if list := s.hand(); len(list) != 1 || list[0].ID != 1 || string(list[0].Body) != "x" || list[0].Tube != "default" {
 		t.Errorf("copied are %+v", list)
@@ -190,11 +196,8 @@ func TestABodyWithTwoEntriesIsCopiedOnce(t *testing.T) {
 
 // A body that could not be written stays, and is handed out again.
 func TestABodyThatCouldNotBeCopiedStaysAndIsTriedAgain(t *testing.T) {
-	s, f := memberSim()
+	s, _, c := memberWith("put 0 0 9 1\r\nx")
 	defer s.engine.Discard()
-	c := s.open()
-	c.say("put 0 0 9 1\r\nx")
-	f.committed = f.pos
 	for range 3 {
 		if list := s.hand(); len(list) != 1 || s.engine.Spilled(1, journal.Place{}) || s.coldJobs() != 0 {
 			t.Fatalf("copied are %+v, %d are cold", list, s.coldJobs())
@@ -242,11 +245,8 @@ func TestACopyOfWhatHasChangedIsNotReferredTo(t *testing.T) {
 // A body that came back from its file leaves memory again without being copied, until the job gets another full record:
 // the copy names another tube then.
 func TestAJobForgetsItsPlaceWhenItIsMoved(t *testing.T) {
-	s, f := memberSim()
+	s, f, c := memberWith("put 0 0 9 1\r\nx")
 	defer s.engine.Discard()
-	c := s.open()
-	c.say("put 0 0 9 1\r\nx")
-	f.committed = f.pos
 	f.spill(s.engine)
 	if got := c.say("stats-job 1"); !strings.Contains(got, "\nfile: 1\n") {
 		t.Errorf("its record is not in the log: %q", got)
@@ -270,10 +270,7 @@ func TestAJobForgetsItsPlaceWhenItIsMoved(t *testing.T) {
 func TestAPlaceIsForgottenWhenItsJobEnds(t *testing.T) {
 	for _, put := range []string{"put 0 0 9 1\r\nx", "put 0 0 9 1 idp:k:9\r\nx"} {
 		for _, warm := range []bool{false, true} {
-			s, f := memberSim()
-			c := s.open()
-			c.say(put)
-			f.committed = f.pos
+			s, f, c := memberWith(put)
 			if f.spill(s.engine); f.member.live[2] != 1 {
 				t.Fatalf("%d bodies are in the file", f.member.live[2])
 			}
@@ -291,11 +288,8 @@ func TestAPlaceIsForgottenWhenItsJobEnds(t *testing.T) {
 
 // When a file is emptied, a body that is in memory as well only forgets it, and one that comes back meanwhile does, too.
 func TestABodyInMemoryForgetsAFileThatIsEmptied(t *testing.T) {
-	s, f := memberSim()
+	s, f, _ := memberWith("put 0 0 9 1\r\nx")
 	defer s.engine.Discard()
-	c := s.open()
-	c.say("put 0 0 9 1\r\nx")
-	f.committed = f.pos
 	f.spill(s.engine)
 	from := f.member.last
 	if s.engine.Leaves(1, journal.Place{Segment: 2, Offset: 77}) || !s.engine.Leaves(1, from) {
@@ -318,12 +312,9 @@ func TestABodyInMemoryForgetsAFileThatIsEmptied(t *testing.T) {
 
 // A body that somebody needs in memory when its copy is there stays, and needs no other copy.
 func TestABodyThatAReplyRefersToStaysAlthoughItIsCopied(t *testing.T) {
-	s, f := memberSim()
-	defer s.engine.Discard()
-	c := s.open()
 	large := string(bytes.Repeat([]byte("x"), pinnedSize))
-	c.say("put 0 0 9 32768\r\n" + large)
-	f.committed = f.pos
+	s, f, _ := memberWith("put 0 0 9 32768\r\n" + large)
+	defer s.engine.Discard()
 	if list := s.hand(); len(list) != 1 || string(list[0].Body) != large {
 		t.Fatalf("%d bodies are copied", len(list))
 	}
@@ -341,13 +332,9 @@ func TestABodyThatAReplyRefersToStaysAlthoughItIsCopied(t *testing.T) {
 
 // Under one lock no more is copied than 64 KiB, or one large body, and who has enough is given no more.
 func TestLittleIsCopiedUnderOneLock(t *testing.T) {
-	s, f := memberSim()
+	put := "put 0 0 9 5000\r\n" + strings.Repeat("x", 5000)
+	s, _, _ := memberWith(slices.Repeat([]string{put}, 30)...)
 	defer s.engine.Discard()
-	c := s.open()
-	for range 30 {
-		c.say("put 0 0 9 5000\r\n" + string(bytes.Repeat([]byte("x"), 5000)))
-	}
-	f.committed = f.pos
 	n := 0
 	s.engine.copies = &copies{give: func(r *journal.Record) bool { n++; return false }}
 	_, more := s.engine.evictTo(0, 0, everyEvict)
