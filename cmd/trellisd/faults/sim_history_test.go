@@ -78,7 +78,7 @@ func (c *group) judge(m *machine, text string) {
 		if o == m || fmt.Sprint(o.id.Load()) != x[1] || p.killed.Load() || o.stands() {
 			continue
 		}
-		if age := min(c.net.oldest(p), o.awake()); age > reactor.LeaderPatience+3*time.Second {
+		if age := min(c.net.oldest(p), o.awake(), m.awake()); age > reactor.LeaderPatience+3*time.Second {
 			c.wrong("%s has given away what is reserved by a client of %s that is connected since %v", m.name, o.name, age)
 		}
 	}
