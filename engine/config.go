@@ -41,6 +41,9 @@ type Config struct {
 	// has answer called once, on any goroutine, with what came of it: entries of a YAML list.
 	// Nil stands for no files.
 	Reload func(answer func(entries []byte))
+	// Crowded says that bodies take so much of Limits.Bodies that Engine.Evict is to be called. It must not block.
+	// Several loops may call it at a time, with no lock of the engine held. Nil stands for nobody who does.
+	Crowded func()
 
 	seed maphash.Seed // by which tubes are placed, where a test says so
 }

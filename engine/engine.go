@@ -40,7 +40,8 @@ func New(cfg Config) *Engine {
 		cfg.seed = maphash.MakeSeed()
 	}
 	e := &Engine{config: cfg}
-	shard.Init(&e.Shards, n, cfg.seed, cfg.Limits, cfg.Stock, cfg.Accounts, cfg.Journal, e.Room, cfg.Start)
+	shard.Init(
+		&e.Shards, n, cfg.seed, cfg.Limits, cfg.Stock, cfg.Accounts, cfg.Journal, e.Room, cfg.Crowded, cfg.Start)
 	return e
 }
 

@@ -14,15 +14,15 @@ import (
 const (
 	// evictLook is how many bodies are looked at before the goroutine looks whether it is to end.
 	evictLook = 1 << 14
-	// evictPause is how long nobody looks at how much memory bodies take. In that time they may grow beyond the
-	// limit by as much as clients can put.
+	// evictPause is waited before bodies are tried again that could not leave memory: they are not durable yet, or
+	// clients are being sent them.
 	evictPause = 10 * time.Millisecond
-	// evictIdle is the same while they take much less than they may.
-	evictIdle = 100 * time.Millisecond
 )
 
-// evictor lets bodies leave memory while they take more than --body-memory says.
+// evictor lets bodies leave memory while they take more than --body-memory says. It sleeps until the engine rings, or
+// for a while if they still take too much.
 type evictor struct {
+	bell    chan struct{} // of one place
 	eng     *engine.Engine
 	log     *binlog.Log
 	limit   int64
@@ -34,11 +34,16 @@ func evictBodies(e *evictor) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		for pause := time.NewTimer(0); ; pause.Reset(e.evict()) {
+		for {
+			bell, again := e.bell, (<-chan time.Time)(nil)
+			if pause, calm := e.evict(); !calm {
+				bell, again = nil, time.After(pause)
+			}
 			select {
 			case <-done:
 				return
-			case <-pause.C:
+			case <-bell:
+			case <-again:
 			}
 		}
 	}()
@@ -48,20 +53,26 @@ func evictBodies(e *evictor) (stop func()) {
 	}
 }
 
-// evict returns after how long it is to be called again.
-func (e *evictor) evict() time.Duration {
+// ring has the evictor look. It may be called from any goroutine.
+func (e *evictor) ring() {
+	select {
+	case e.bell <- struct{}{}:
+	default:
+	}
+}
+
+// evict returns after how long it is to be called again; or calm: not before the bell rings.
+func (e *evictor) evict() (pause time.Duration, calm bool) {
 	freed, more := e.eng.Evict(evictLook)
 	e.evicted.Add(freed)
-	switch memory := e.eng.BodyMemory(); {
+	switch {
 	case more:
-		return 0
-	case memory > e.limit/8*7:
-		e.log.Hurry() // what has to leave is not durable yet
-		return evictPause
-	case memory < e.limit/2:
-		return evictIdle
+		return 0, false
+	case e.eng.BodyMemory() <= e.limit/8*7:
+		return 0, true
 	}
-	return evictPause
+	e.log.Hurry() // what has to leave may not be durable yet
+	return evictPause, false
 }
 
 // largeSegment is the size of segments on large disks: bodies are read back from few files.

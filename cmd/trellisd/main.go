@@ -116,6 +116,8 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 	files := newReloads(certs, acc, mon.protection, sigs, log)
 	ec := engineConfig(opt, acc, info)
 	ec.Start, ec.Audit, ec.Reload = start, mon.audit.Command, files.answer
+	bodies := &evictor{bell: make(chan struct{}, 1), limit: opt.BodyMemory}
+	ec.Crowded = bodies.ring
 	rc := reactorConfig(opt, log)
 	rc.Now = now
 	spare := spareOfServer
@@ -148,9 +150,9 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 			return errors.Join(err, stop(srv, nil, log))
 		}
 		if opt.BodyMemory > 0 {
-			e := &evictor{eng: eng, log: bl.Log, limit: opt.BodyMemory}
-			mon.bodies.Store(e)
-			defer evictBodies(e)()
+			bodies.eng, bodies.log = eng, bl.Log
+			mon.bodies.Store(bodies)
+			defer evictBodies(bodies)()
 		}
 	}
 	serves(certs, acc, srv)

@@ -378,3 +378,69 @@ func TestPutsWaitWhileBodiesTakeTooMuch(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Whoever lets bodies leave memory is called when they take too much, when entries that stand for nothing have piled up,
+// and when a put waits; never with a lock held, and otherwise not at all.
+func TestEvictIsCalledForWhenThereIsSomethingToDo(t *testing.T) {
+	const limit = 1 << 24
+	s, f := placedSim(limit)
+	defer s.engine.Discard()
+	rings := 0
+	s.engine.crowded = func() {
+		rings++
+		for _, sh := range s.engine.shards {
+			if !sh.mu.TryLock() {
+				t.Fatal("a shard is locked")
+			}
+			sh.mu.Unlock()
+		}
+	}
+	c := s.open()
+	put := fmt.Sprintf("put 0 0 99 60000\r\n%s", strings.Repeat("x", 60000))
+	for s.engine.resident.Load() <= limit/8*markHigh {
+		if rings > 0 {
+			t.Fatalf("called with %d bytes", s.engine.resident.Load())
+		}
+		c.say(put)
+	}
+	if rings == 0 {
+		t.Error("not called above the mark")
+	}
+	f.committed = f.pos
+	for more := true; more; {
+		_, more = s.engine.Evict(everyEvict)
+	}
+	sh := s.engine.defaultTube.shard
+	most := 0
+	for n := range 40 * evictLook {
+		c.say("put 7 0 9 1\r\nx")
+		if n > 8*evictLook { // others stay
+			c.say(fmt.Sprint("delete ", s.engine.ids.Last.Load()))
+		}
+		if f.committed = f.pos; rings == 0 {
+			continue
+		}
+		rings = 0
+		for more := true; more; {
+			_, more = s.engine.Evict(1)
+		}
+		most = max(most, sh.residents.Len()-2*sh.residents.count)
+	}
+	if most == 0 || most > 3*evictLook || sh.residents.Len()-2*sh.residents.count > 3*evictLook {
+		t.Errorf("%d entries too many were left, and %d at the end", most, sh.residents.Len()-2*sh.residents.count)
+	}
+	rings = 0
+	s.engine.resident.Store(limit + 1)
+	for _, size := range []int{1, pinnedSize} {
+		rings = 0
+		if got := c.say(fmt.Sprintf("put 7 0 9 %d\r\n%s", size, strings.Repeat("x", size))); got != "" || rings == 0 {
+			t.Errorf("a put is answered %q, and Evict called for %d times", got, rings)
+		}
+		s.engine.resident.Store(limit)
+		s.engine.Evict(1)
+		s.Settle()
+		c.say()
+		s.engine.resident.Store(limit + 1)
+	}
+	s.engine.resident.Store(0)
+}

@@ -16,12 +16,12 @@ import (
 
 // Init makes e, which is zero, n shards, a power of two, at Time 0, which was at start by the wall clock. Tubes are
 // placed by seed. What changes goes into a journal, nil for none. Commands that found no room are tried again by room,
-// which any goroutine may call.
+// which any goroutine may call. When Evict is to be called, crowded is, if it is not nil, with no lock held.
 func Init(
 	e *Shards, n int, seed maphash.Seed,
-	limits Limits, stock bool, accounts *account.Accounts, log record.Journal, room func(), start time.Time,
+	limits Limits, stock bool, accounts *account.Accounts, log record.Journal, room, crowded func(), start time.Time,
 ) {
-	e.room = room
+	e.room, e.crowded = room, crowded
 	e.cfg, e.seed = settled{Limits: limits, Stock: stock}, seed
 	e.memory.Limit(limits.Memory)
 	e.loads.Open(limits.Bodies/4, (*sender)(e))

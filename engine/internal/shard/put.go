@@ -108,7 +108,7 @@ func (c *Tx) Put(now clock.Time, cl *Client, cmd *codec.Command, refusal error, 
 		c.setExpiry(t, &in)
 	}
 	id = in.id
-	if err = c.shared.roomFor(&in, now); err == nil {
+	if err = c.roomFor(&in, now); err == nil {
 		err = c.insert(t, &in, out)
 	} else {
 		err = c.abort(t, &in, err, out)
@@ -387,7 +387,7 @@ func (c *Tx) EndPut(now clock.Time, cl *Client, in *Incoming, refusal error, out
 	}
 	t := cl.used
 	id = in.id
-	recorded := c.shared.roomFor(in, now)
+	recorded := c.roomFor(in, now)
 	if recorded == nil {
 		recorded = c.recordLarge(t, in, out)
 	}

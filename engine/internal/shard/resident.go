@@ -44,23 +44,42 @@ type residents struct {
 // tellStep is how far Shards.resident may be off for each shard.
 const tellStep = 64 << 10
 
-// add counts n more bodies of size bytes, or fewer.
-func (x *residents) add(e *Shards, n int, size uint32) {
+// add counts n more bodies of size bytes, or fewer. It reports whether they have become so many that some are to leave
+// memory.
+func (x *residents) add(e *Shards, n int, size uint32) (crowded bool) {
 	if size == 0 {
-		return
+		return false
 	}
 	x.count += n
 	x.bytes += int64(n) * arena.Footprint(size)
 	if d := x.bytes - x.told; d >= tellStep || d <= -tellStep {
-		e.resident.Add(d)
 		x.told = x.bytes
+		return e.above(e.resident.Add(d), markHigh) && d > 0
 	}
+	return false
 }
 
 // countBody counts a body that was given memory, or -1 for one whose memory was given back.
 func (sh *shard) countBody(n int, size uint32) {
-	if sh.residents != nil {
-		sh.residents.add(sh.shared, n, size)
+	if sh.residents != nil && sh.residents.add(sh.shared, n, size) {
+		sh.by.crowds()
+	}
+}
+
+// crowds has Config.Crowded called, after the last lock is released.
+func (c *Tx) crowds() {
+	if s := (*evictBell)(c.shared); len(c.wakers) == 0 || c.wakers[len(c.wakers)-1] != s {
+		c.wakers = append(c.wakers, s)
+	}
+}
+
+// An evictBell is the shards in the sight of a Tx that has found many bodies.
+type evictBell Shards
+
+// Wake implements rouser.
+func (s *evictBell) Wake() {
+	if s.crowded != nil {
+		s.crowded()
 	}
 }
 
@@ -139,8 +158,11 @@ func (sh *shard) place(j *job, place journal.Place, pos journal.Pos) {
 		}
 		j.body = place.Offset
 	case place.Known() || sh.shared.files != nil:
-		e := sh.shared
-		sh.residents.Add(resident.Entry{ID: j.ID, Pos: pos, Place: place}, e.above(e.resident.Load(), markHigh))
+		e, x := sh.shared, sh.residents
+		x.Add(resident.Entry{ID: j.ID, Pos: pos, Place: place}, e.above(e.resident.Load(), markHigh))
+		if x.Len()%evictLook == 0 && x.sparse() {
+			sh.by.crowds() // to have some forgotten
+		}
 	}
 }
 
@@ -153,8 +175,9 @@ const (
 // are in the journal for certain, that no reply refers to, and for which nobody waits. It takes those of the shard
 // that has most, and looks at no more than about so many. more: it is to be called again at once, otherwise after a
 // while, also when there was nothing to do. No two goroutines may call it at a time. It holds one shard's lock at a
-// time, while it looks at some hundred bodies. Puts that wait for memory are tried again: it is to be called ten times
-// a second at least.
+// time, while it looks at some hundred bodies. Puts that wait for memory are tried again: while bodies take more than
+// seven eighths of what they may, it is to be called ten times a second at least, and otherwise when Config.Crowded
+// says so.
 func (e *Shards) Evict(most int) (freed int64, more bool) {
 	freed, more = e.evict(most)
 	if e.putsWait.Swap(false) {
@@ -178,16 +201,18 @@ func (e *Shards) evictTo(low, high int64, most int) (freed int64, more bool) {
 	durable, tx := e.log.Bodies.Durable(), Tx{shared: e}
 	var bytes [ids.MaxShards]int64 // of shards that may have something to give
 	var total int64
+	sparse := false
 	for i, sh := range e.shards {
 		sh.lock(&tx, clock.Always) // nothing becomes due by the clock of somebody who only looks
 		bytes[i] = sh.residents.bytes
 		most -= sh.sweepResidents()
+		sparse = sparse || sh.residents.sparse()
 		sh.residents.unseen = sh.residents.Len()
 		sh.unlock(&tx)
 		total += bytes[i]
 	}
 	if e.evicting = e.above(total, low) && (e.evicting || e.above(total, high)); !e.evicting {
-		return 0, false
+		return 0, sparse
 	}
 	for least := e.mark(low); total-freed > least; {
 		if most <= 0 {
@@ -278,10 +303,13 @@ func void(j *job, e resident.Entry) bool {
 	return j == nil || j.state == tombstone || j.cold() || j.segment != e.Place.Segment
 }
 
+// sparse reports whether many entries are void.
+func (x *residents) sparse() bool { return x.Len() > 2*x.count+evictLook }
+
 // sweepResidents forgets some void entries if there are many, and returns how many it has looked at.
 func (sh *shard) sweepResidents() (looked int) {
 	x := sh.residents
-	if x.Len() <= 2*x.count+evictLook {
+	if !x.sparse() {
 		return 0
 	}
 	x.Sweep(evictLook, func(e resident.Entry) bool {
@@ -297,7 +325,8 @@ const putPatience = clock.Second
 
 // roomFor is why a put, of which nothing is on record, cannot be a job yet, whose body is in memory: others have to
 // leave that first. It is journal.ErrRoom if the put is to wait for it.
-func (e *Shards) roomFor(in *Incoming, now clock.Time) error {
+func (c *Tx) roomFor(in *Incoming, now clock.Time) error {
+	e := c.shared
 	limit := e.cfg.Limits.Bodies
 	if limit == 0 || in.OnRecord() {
 		return nil
@@ -309,6 +338,7 @@ func (e *Shards) roomFor(in *Incoming, now clock.Time) error {
 		return errNoMemory
 	}
 	e.putsWait.Store(true)
+	c.crowds()
 	return journal.ErrRoom
 }
 

@@ -43,6 +43,7 @@ type Shards struct {
 	wanted   atomic.Int64 // bytes of jobs that are: see readahead.go
 	putsWait atomic.Bool  // some do until Evict has called room
 	room     func()       // has commands that found no room tried again
+	crowded  func()       // has Evict called; may be nil
 	groups   groups.Table
 
 	// defaultTube always exists. emptyTube, of its name and shard, is in no list and always empty: it takes the place of
