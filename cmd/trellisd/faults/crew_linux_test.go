@@ -526,10 +526,7 @@ func (c *testCluster) upgrade(n *clustertest.Node) {
 	}
 	c.Network.Runs(n.Name, "", 0)
 	n.Process = nil
-	l, err := c.Status(c.Leader(c.Others(n)...))
-	if err != nil {
-		c.T.Fatal(err)
-	}
+	l := c.status(c.Leader(c.Others(n)...))
 	c.Start(n)
 	c.Await(func() error {
 		s, err := c.Status(n)

@@ -258,11 +258,17 @@ func TestClientsOfOthersDoNotNoticeAFullDisk(t *testing.T) {
 }
 
 // jobs is how many jobs a node has, when all have the same.
-func (c *testCluster) jobs() uint64 {
+func (c *testCluster) jobs() (n uint64) {
 	c.T.Helper()
-	s, err := c.Ask(c.Nodes[0], `{"op":"status","digest":true}`)
-	if err != nil || s.Digest == nil {
-		c.T.Fatalf("%+v, %v", s, err)
-	}
-	return s.Digest.Jobs
+	c.Await(func() error {
+		s, err := c.Ask(c.Nodes[0], `{"op":"status","digest":true}`)
+		if err == nil && s.Digest == nil {
+			err = errors.New("there is no digest")
+		}
+		if err == nil {
+			n = s.Digest.Jobs
+		}
+		return err
+	})
+	return n
 }

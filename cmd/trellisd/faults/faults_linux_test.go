@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"trellis/cmd/internal/control"
 	"trellis/cmd/trellisd/internal/clustertest"
 	"trellis/cmd/trellisd/internal/servertest"
 )
@@ -34,6 +35,13 @@ func startCluster(t *testing.T, size int, dirs ...string) *testCluster {
 func prepareCluster(t *testing.T) *testCluster {
 	t.Helper()
 	return &testCluster{Lab: clustertest.NewLab(t), deposed: map[*servertest.Process]int{}}
+}
+
+// status is what a member says of itself, as soon as it gets to it.
+func (c *testCluster) status(n *clustertest.Node) (s control.Status) {
+	c.T.Helper()
+	c.Await(func() (err error) { s, err = c.Status(n); return err })
+	return s
 }
 
 // workload is clients that work while things happen.

@@ -142,10 +142,7 @@ func TestAFollowerCatchesUpBySnapshotWhileTheLeaderServes(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 3)
 	away := clustertest.AnyOf(c.Others(c.Leader()))
-	at, err := c.Status(away)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := c.status(away)
 	c.Stop(away)
 	p := &producer{c: c}
 	c.Await(func() error {
@@ -161,9 +158,10 @@ func TestAFollowerCatchesUpBySnapshotWhileTheLeaderServes(t *testing.T) {
 	p.whileServed("nothing else happens", func() { time.Sleep(quiet) })
 	for _, n := range c.Others(away) { // whoever will lead then
 		p.whileServed(n.Name+" takes a snapshot", func() {
-			if _, err := peers.Fetch(c.Ctx, peers.ClientConfig{}, n.Listens, []byte(`{"op":"backup"}`), io.Discard); err != nil {
-				t.Fatal(err)
-			}
+			c.Await(func() error {
+				_, err := peers.Fetch(c.Ctx, peers.ClientConfig{}, n.Listens, []byte(`{"op":"backup"}`), io.Discard)
+				return err
+			})
 			c.Await(func() error {
 				s, err := c.Status(n)
 				if err == nil && s.First <= at.Last+1 {
@@ -334,16 +332,13 @@ func TestSettingsAndKeysOfAClusterOutliveItsLeader(t *testing.T) {
 	c.Wipe(old)
 	c.tell(fmt.Sprintf(`{"op":"remove","node":%q}`, old.Name))
 	c.Nodes = c.Others(old)
-	was, err := c.Status(c.Leader())
-	if err != nil {
-		t.Fatal(err)
-	}
+	was := c.status(c.Leader())
 	added := c.Add(t.TempDir())
 	c.Start(added)
 	c.tell(fmt.Sprintf(`{"op":"add","node":"%s=%s"}`, added.Name, added.Addr))
 	c.Agree()
-	if s, err := c.Status(added); err != nil || s.Snapshot < was.Applied {
-		t.Errorf("the member that was added has a snapshot of entry %d, %v, and all of this was made up to entry %d", s.Snapshot, err, was.Applied)
+	if s := c.status(added); s.Snapshot < was.Applied {
+		t.Errorf("the member that was added has a snapshot of entry %d, and all of this was made up to entry %d", s.Snapshot, was.Applied)
 	}
 	c.tell(fmt.Sprintf(`{"op":"transfer","to":%q}`, added.Name))
 	holds()

@@ -3,7 +3,6 @@
 package process
 
 import (
-	"context"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -392,10 +391,10 @@ func TestPrometheusAnswersWhatOperatorsOfAClusterAsk(t *testing.T) {
 			clustertest.Undisturbed(t, 3, func(t testing.TB, w *clustertest.Cluster) {
 				w.StartAll()
 				l := w.Leader()
-				ctx, cancel := context.WithTimeout(t.Context(), servertest.Patience)
-				defer cancel()
-				_, err := peerwire.Fetch(ctx, peerwire.ClientConfig{}, l.Door.Addr(), []byte(`{"op":"backup"}`), io.Discard) // takes a snapshot
-				servertest.NoError(t, err)
+				w.Eventually("it has taken a snapshot", func() bool {
+					_, err := peerwire.Fetch(t.Context(), peerwire.ClientConfig{}, l.Door.Addr(), []byte(`{"op":"backup"}`), io.Discard)
+					return err == nil
+				})
 				stop := make(chan struct{})
 				var load sync.WaitGroup
 				defer load.Wait()

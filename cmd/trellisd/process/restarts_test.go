@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"trellis/binlog/replica/wire/wiretest"
 	"trellis/cmd/trellisd/internal/servertest"
 )
 
@@ -69,8 +70,8 @@ func (w *restartedWorker) outlive(t *testing.T, trellis string, lingers bool) {
 	server := func(port string) *servertest.Server {
 		return servertest.Ready(servertest.Launch(t, "-l127.0.0.1", "-p", port, "-V", "--log-format=json", "-b", log), 1)
 	}
-	s := server("0")
-	port := servertest.PortOf(t, s.Addrs[0].String())
+	port := servertest.PortOf(t, wiretest.ReservedAddr(t)) // nobody else gets it while the server does not run
+	s := server(port)
 	if lingers {
 		set := exec.Command("sh", "-euc", strings.Replace(servertest.DocumentBlock(t, "linger-set"), "trellis", trellis, 1))
 		set.Env = append(os.Environ(), "TRELLIS_ADDR="+s.Addrs[0].String())
