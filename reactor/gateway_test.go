@@ -438,8 +438,8 @@ func TestAGatewayKeepsAsMuchForAClientAsItHasGivenCreditFor(t *testing.T) {
 				k.expectOpen(1)
 				reply := strings.Repeat("r", trunk.MaxData)
 				sent, _ := k.flood(ts, 1, reply)
-				_, kept := ts.peaks()
-				if n := ts.sum().PendingOutput; n > int64(want) || kept > int64(want) || n == 0 {
+				_, kept := ts.peaks() // the kernel may have taken the rest by now
+				if n := ts.sum().PendingOutput; n > int64(want) || kept > int64(want) || kept == 0 {
 					t.Errorf("%d bytes wait, and %d did; want at most %d", n, kept, want)
 				}
 				got := make([]byte, sent)
