@@ -31,8 +31,9 @@ type facing struct {
 	mu     sync.Mutex
 	leader *testServer // nil while there is none; guarded by mu, as what follows
 	term   uint64
-	cuts   []*cutTrunk // the next trunks; those behind are whole
-	told   int         // effects of the tape that the gateway was told of
+	cuts   []*cutTrunk   // the next trunks; those behind are whole
+	told   int           // effects of the tape that the gateway was told of
+	before chan struct{} // closed when the leader has taken all of its trunk before; nil if it has had none
 }
 
 // newFacing starts both. The gateway applies what was executed that late, at most.
@@ -69,7 +70,7 @@ func (k *facing) elect() {
 	k.t.Helper()
 	k.mu.Lock()
 	old := k.leader
-	k.leader = nil
+	k.leader, k.before = nil, nil
 	k.mu.Unlock()
 	if old != nil {
 		old.Abort()
@@ -86,11 +87,23 @@ func (k *facing) elect() {
 
 var errNobodyLeads = errors.New("nobody leads")
 
+// underWay reports whether the leader may still execute what has come over its trunk before. With mu held.
+func (k *facing) underWay() bool {
+	select {
+	case <-k.before:
+	default:
+		if k.before != nil {
+			return true
+		}
+	}
+	return k.leader.engine.NumberPresent(k.number)
+}
+
 // dial lays the next trunk, as members do: when what was under way has ended.
 func (k *facing) dial(ctx context.Context, _ int) (TrunkConn, error) {
 	for ; ; time.Sleep(time.Millisecond) {
 		k.mu.Lock()
-		if ctx.Err() != nil || k.leader == nil || !k.leader.engine.NumberPresent(k.number) {
+		if ctx.Err() != nil || k.leader == nil || !k.underWay() {
 			break
 		}
 		k.mu.Unlock()
@@ -113,7 +126,12 @@ func (k *facing) dial(ctx context.Context, _ int) (TrunkConn, error) {
 	effects, fence := slices.Clone(j.effects[k.told:]), uint64(len(j.entries))
 	j.mu.Unlock()
 	k.told += len(effects)
-	if err := k.leader.AcceptTrunk(TrunkConn{Conn: there, Peer: "gateway", Number: k.number, Version: trunk.ResumesSince, Term: k.term, Fence: fence}); err != nil {
+	ended := make(chan struct{})
+	k.before = ended
+	if err := k.leader.AcceptTrunk(TrunkConn{
+		Conn: there, Peer: "gateway", Number: k.number, Version: trunk.ResumesSince, Term: k.term, Fence: fence,
+		Ended: func(error) { close(ended) },
+	}); err != nil {
 		here.Close()
 		return TrunkConn{}, err
 	}
