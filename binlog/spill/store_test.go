@@ -420,9 +420,12 @@ func TestADiskThatHangsIsNoDamage(t *testing.T) {
 
 // Whatever a file has, moving it hands out sound records only, and ends.
 func FuzzMove(f *testing.F) {
-	var b []byte
-	b = append(b, make([]byte, record.HeaderSize)...)
+	b := make([]byte, record.HeaderSize)
+	var second journal.Place // of the second job
 	for id := range uint64(3) {
+		if id == 1 {
+			second = journal.Place{Segment: firstNumber, Offset: uint32(len(b) / 8)}
+		}
 		r := journal.Record{ID: id + 1, State: journal.Ready, TTR: 1, Tube: "a", Body: []byte("some bytes")}
 		full := make([]byte, r.Size())
 		record.EncodeFull(full, record.NewSalt(7, firstNumber), &r)
@@ -444,13 +447,13 @@ func FuzzMove(f *testing.F) {
 			t.Fatal(err)
 		}
 		x := &file{File: File{Number: firstNumber, Seed: 7, Size: int64(len(b)), Records: 1}, phase: broken}
-		g.store.books.files[firstNumber] = x
+		g.store.books.files[firstNumber], g.store.books.last = x, firstNumber
 		body := []byte("some bytes")
-		g.jobs[2] = &job{body: body, cold: true, at: journal.Place{Segment: firstNumber, Offset: (80 + 96) / 8}}
+		g.jobs[2] = &job{body: body, cold: true, at: second}
 		g.store.books.add(firstNumber, uint32(len(body)))
-		_ = g.moves()
+		err = g.moves()
 		if at := g.jobs[2].at; (at.Segment == firstNumber) != (x.phase == ruined) {
-			t.Errorf("it is at %v, and the file %d", at, x.phase)
+			t.Errorf("it is at %v, and the file %d: %v", at, x.phase, err)
 		}
 		if g.jobs[2].at.Segment != firstNumber {
 			if err := g.checked(); err != nil && !strings.Contains(err.Error(), "body") {
