@@ -214,7 +214,6 @@ func (c *group) newMachine(m member.Member, meta snapshot.Meta, addr string) (*m
 
 // start starts a member's process.
 func (m *machine) start() error {
-	m.cluster.net.up(m.name)
 	m.clock.boot(time.Since(m.world.began))
 	p := &process{machine: m, began: time.Now(), ended: make(chan struct{})}
 	ticks := make(chan time.Time, 1)

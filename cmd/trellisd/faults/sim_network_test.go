@@ -83,14 +83,7 @@ func (n *network) latency(l link, rng *rand.Rand) time.Duration {
 	return d
 }
 
-// up connects a host that was off.
-func (n *network) up(host string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.down[host] = false
-}
-
-// off ends all connections of a host, and its listeners. If it is down, nobody is told.
+// off ends all connections of a host, and its listeners. If it is down, nobody is told, until it listens again.
 func (n *network) off(host string, down bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -158,19 +151,10 @@ const backlog = 1024
 func (n *network) listen(host, addr string) *listener {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.down[host] = false
 	l := &listener{net: n, host: host, addr: addr, arrivals: make(chan *conn, backlog)}
 	n.listeners[addr] = l
 	return l
-}
-
-// unlisten closes the listener of an address, if there is one.
-func (n *network) unlisten(addr string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if l := n.listeners[addr]; l != nil {
-		delete(n.listeners, addr)
-		close(l.arrivals)
-	}
 }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -183,7 +167,12 @@ func (l *listener) Accept() (net.Conn, error) {
 func (l *listener) Addr() net.Addr { return address(l.addr) }
 
 func (l *listener) Close() error {
-	l.net.unlisten(l.addr)
+	l.net.mu.Lock()
+	defer l.net.mu.Unlock()
+	if o := l.net.listeners[l.addr]; o != nil {
+		delete(l.net.listeners, l.addr)
+		close(o.arrivals)
+	}
 	return nil
 }
 
@@ -295,9 +284,21 @@ type segment struct {
 	end  error
 }
 
-// send has a segment arrive later.
+// mostAtOnce is how many bytes a slow link brings at once.
+const mostAtOnce = 4 << 10
+
+// send has a segment arrive later, or parts of it, one after the other, if the link is slow.
 func (c *conn) send(s segment) {
 	x := c.net.at(c.link)
+	for x.rate > 0 && len(s.data) > mostAtOnce {
+		n := 1 + c.rng.IntN(mostAtOnce)
+		c.bring(x, segment{data: s.data[:n]})
+		s.data = s.data[n:]
+	}
+	c.bring(x, s)
+}
+
+func (c *conn) bring(x *condition, s segment) {
 	d := c.net.latency(c.link, c.rng)
 	if x.rate > 0 {
 		now := time.Now()
@@ -376,16 +377,8 @@ func (c *conn) fail(err error) {
 
 // abort closes this end, and tells the other one by a reset, or not.
 func (c *conn) abort(tell bool) {
-	c.closed, c.input = true, nil
 	c.away, c.bytes, c.held, c.unsent = nil, 0, 0, nil
-	if tell {
-		c.send(segment{end: syscall.ECONNRESET})
-	}
-	c.wake()
-	wake(c.writable.token)
-	if c.peer.closed {
-		c.forget()
-	}
+	c.leave(syscall.ECONNRESET, tell)
 }
 
 // forget takes both ends out of the network's list.
@@ -480,15 +473,15 @@ func (c *conn) Close() error {
 		table.close(c.own)
 		c.own = 0
 	} else {
-		c.leave(io.EOF)
+		c.leave(io.EOF, !c.broken())
 	}
 	return nil
 }
 
-// leave closes this end, and tells the other one.
-func (c *conn) leave(end error) {
+// leave closes this end, and tells the other one, or not.
+func (c *conn) leave(end error, tell bool) {
 	c.closed, c.input = true, nil
-	if !c.broken() {
+	if tell {
 		c.send(segment{end: end})
 	}
 	if c.peer.closed {
@@ -505,18 +498,14 @@ func (c *conn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
-func (c *conn) SetReadDeadline(t time.Time) error {
-	c.net.mu.Lock()
-	defer c.net.mu.Unlock()
-	if c.readable.deadline = t; !t.IsZero() && !t.After(time.Now()) {
-		wake(c.readable.token)
-	}
-	return nil
-}
+func (c *conn) SetReadDeadline(t time.Time) error  { return c.limit(&c.readable, t) }
+func (c *conn) SetWriteDeadline(t time.Time) error { return c.limit(&c.writable, t) }
 
-func (c *conn) SetWriteDeadline(t time.Time) error {
+func (c *conn) limit(s *side, by time.Time) error {
 	c.net.mu.Lock()
 	defer c.net.mu.Unlock()
-	c.writable.deadline = t
+	if s.deadline = by; !by.IsZero() && !by.After(time.Now()) {
+		wake(s.token)
+	}
 	return nil
 }

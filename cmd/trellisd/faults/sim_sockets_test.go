@@ -206,7 +206,7 @@ func (t *sockets) close(fd int) {
 	if !c.resets {
 		c.flush()
 	}
-	c.leave(end)
+	c.leave(end, !c.broken())
 }
 
 // judge looks at why the reactor ends a connection: clients of a member that lives and has not led get an answer to
@@ -315,20 +315,15 @@ func (p *poller) Wake() {
 // port is where clients connect. It is its own syscall.RawConn.
 type port struct {
 	*listener
+	descriptor
 	closed atomic.Bool
 }
-
-var errRaw = errors.New("a descriptor is neither read nor written here")
-
-func (p *port) Read(func(uintptr) bool) error  { return errRaw }
-func (p *port) Write(func(uintptr) bool) error { return errRaw }
 
 func (p *port) Control(f func(fd uintptr)) error {
 	if p.closed.Load() {
 		return net.ErrClosed
 	}
-	f(uintptr(p.socket.fd))
-	return nil
+	return p.descriptor.Control(f)
 }
 
 // SyscallConn implements syscall.Conn.
@@ -349,11 +344,13 @@ func (p *process) listen() (plain, tls []net.Listener, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	l.server, l.socket = p, n.open(nil, l)
-	return []net.Listener{&port{listener: l}}, nil, nil
+	return []net.Listener{&port{listener: l, descriptor: descriptor(l.socket.fd)}}, nil, nil
 }
 
 // descriptor is that of a socket.
 type descriptor int
+
+var errRaw = errors.New("a descriptor is neither read nor written here")
 
 func (d descriptor) Control(f func(fd uintptr)) error { f(uintptr(d)); return nil }
 func (d descriptor) Read(func(uintptr) bool) error    { return errRaw }
