@@ -396,6 +396,31 @@ func anyDelay(rng *rand.Rand) uint32 {
 	return longTTR + rng.Uint32N(100)
 }
 
+// ReserveMuch has a client of a server put two jobs with long bodies, and reserve both at once behind before. The time
+// to run of one of them ends a second later.
+func (r *Recorder) ReserveMuch(addr string, before func()) error {
+	ctx, cancel := context.WithTimeout(context.Background(), hasty)
+	defer cancel()
+	c := r.NewClient("much", func() []string { return []string{addr} })
+	c.waits = patient
+	defer c.Close()
+	if c.Connect(ctx) != nil {
+		return nil // for want of a leader
+	}
+	_, err := c.PutBrief(time.Second, 0, 50_000)
+	if err == nil {
+		_, err = c.PutBrief(longTTR*time.Second, 0, 50_000)
+	}
+	if err == nil {
+		before()
+		_, err = c.ReserveBatch()
+	}
+	if errors.Is(err, ErrLost) {
+		return nil
+	}
+	return err
+}
+
 // Audit is the last part of a history. It looks at every job that was ever known, so that one
 // that was acknowledged and lost is noticed, and one that should have expired. Then it reserves and deletes what is
 // ready, so that a job is noticed that its limited key keeps back although nothing is reserved any more, or its group

@@ -86,10 +86,7 @@ func (c *group) disturb() {
 	case 25:
 		c.breakOff()
 	case 26:
-		rate := 10_000 + c.rng.IntN(100_000)
-		c.links(func(x *condition) { x.rate = rate })
-		c.world.sleep(upTo(c.rng, 5*time.Second))
-		c.leader(m).kill(false, nil)
+		c.halveBatch(c.leader(m))
 	case 27:
 		c.replace(m)
 	case 28:
@@ -110,10 +107,8 @@ func (c *group) victim() *machine {
 
 // leader is the one that serves, or else another machine.
 func (c *group) leader(otherwise *machine) *machine {
-	for _, m := range c.machines {
-		if m.running().leads() {
-			return m
-		}
+	if i := slices.IndexFunc(c.machines, func(m *machine) bool { return m.running().leads() }); i >= 0 {
+		return c.machines[i]
 	}
 	return otherwise
 }
@@ -212,6 +207,24 @@ func (c *group) powerFails(machines []*machine) {
 	for _, m := range machines {
 		m.kill(true, func(fs *faultfs.FS) *faultfs.FS { return fs.PowerCut(m.rng) })
 	}
+}
+
+// halveBatch kills a leader that has sent a part of a long reply to a client of another member. The next leader has one
+// of the two jobs of which the reply tells: the time to run of the other one ends meanwhile.
+func (c *group) halveBatch(l *machine) {
+	c.heal()
+	gateway := c.machines[(slices.Index(c.machines, l)+1)%len(c.machines)]
+	rate := 20_000 + c.rng.IntN(20_000)
+	c.operators.Go(func() {
+		slow := func() { c.links(func(x *condition) { x.rate = rate }) }
+		if err := c.recorder.ReserveMuch(gateway.addr, slow); err != nil {
+			c.wrong("%v", err)
+		}
+	})
+	c.world.sleep(time.Second + upTo(c.rng, time.Second))
+	l.kill(false, nil)
+	c.links(func(x *condition) { x.rate = 0 })
+	c.world.sleep(upTo(c.rng, 5*time.Second))
 }
 
 // links changes the links between machines, in both directions.
