@@ -82,7 +82,9 @@ func (c *group) disturb() {
 	case 22, 23:
 		c.catchLeader()
 	case 24:
-		c.isolateFor(m, 8*time.Second+upTo(c.rng, 4*time.Second))
+		c.heal()
+		c.isolateFor(m, 8*time.Second+upTo(c.rng, 10*time.Second))
+		c.world.sleep(upTo(c.rng, 15*time.Second)) // so that the leader may give up m's clients
 	case 25:
 		c.breakOff()
 	case 26:
