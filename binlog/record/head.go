@@ -32,6 +32,18 @@ func SetHead(b []byte) bool {
 	return n <= MaxSize
 }
 
+// EncodeHead appends the head of the full record of a valid job, whose body is elsewhere.
+func EncodeHead(b []byte, r *journal.Record) []byte {
+	x := *r
+	x.Body, x.Absent = nil, nil
+	at, n := len(b), int(x.Size())
+	b = append(b, make([]byte, n)...)
+	EncodeFull(b[at:], 0, &x)
+	le.PutUint32(b[at+44:], r.BodySize())
+	SetHead(b[at:])
+	return b
+}
+
 // SetRecord makes a record of that kind, but no full one, of b, whose bytes from 8 on are one's already, but for
 // its checksum. It reports false if they are not, in the segment of that index.
 func SetRecord(b []byte, k Kind, index uint32) bool {

@@ -34,6 +34,7 @@ const (
 	copied   = 48
 	counted  = 68 // end of the counters
 	counters = 1 << 4
+	fileItem = 13 // no kind of a record
 	tubeItem = 15
 
 	// tailSize is how much of the segment's end an index has the checksum of.
@@ -88,6 +89,8 @@ type Builder struct {
 	tubes  map[string]uint16 // of the block of states
 	tube   []byte            // the last one there, and its number; empty if there is none
 	number uint16
+	file   uint32      // in which the records that follow are; 0: in the segment
+	filed  uint32      // what the block of states says of that
 	mark   journal.Pos // in the last mark; 0 if there was none
 	markAt int64
 }
@@ -126,8 +129,17 @@ func (x *Builder) Add(offset int64, rec []byte) {
 	}
 }
 
+// In says that the records that follow are in the file of that number, and not in the segment. Their offsets are those
+// in that file.
+func (x *Builder) In(file uint32) { x.file = file }
+
 func (x *Builder) full(offset int64, rec []byte) {
 	e := &x.blocks[States]
+	if x.file != x.filed {
+		e.b = append(e.b, fileItem, 0, 0, 0)
+		e.b = le.AppendUint32(e.b, x.file)
+		x.filed = x.file
+	}
 	start, end := record.TubeSpan(rec)
 	if string(rec[start:end]) != string(x.tube) {
 		x.name(e, rec[start:end])
@@ -203,6 +215,7 @@ func (x *Builder) end(kind Kind) {
 	if kind == States {
 		clear(x.tubes)
 		x.tube = x.tube[:0]
+		x.filed = 0
 	}
 }
 

@@ -51,6 +51,13 @@
 //	2  6  zero
 //	8     the name
 //
+// In the file "jobs" of a snapshot (see package snapshot) full records are in other files than the segment. There an
+// item comes first in each block, and wherever the file changes:
+//
+//	0  1  13
+//	1  3  zero
+//	4  4  number of the file in which the records that follow are
+//
 // All other items are
 //
 //	0  1  kind of the record

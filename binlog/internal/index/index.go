@@ -30,6 +30,7 @@ type Index struct {
 	index  uint32  // of the segment
 	blocks []place // in the order of the file
 
+	file uint32 // in which the record that is told is; 0: in the segment
 	buf  []byte // of a block
 	rec  []byte // of the record that is told
 	name [][]byte
@@ -103,6 +104,9 @@ func (x *Index) Records(kind Kind) (n int64) {
 	return n
 }
 
+// File is the number of the file in which the record is that Read tells, 0 if it is in the segment.
+func (x *Index) File() uint32 { return x.file }
+
 // Read tells the records in the blocks of a kind, in the order of the segment, and where in it each starts: 0 for a
 // delete. Of a full record it is the head. A record has no checksum, and is valid until tell returns. Nothing is told
 // of a block that is damaged. Errors wrap ErrBad, or are tell's.
@@ -120,6 +124,7 @@ func (x *Index) Read(kind Kind, tell func(offset int64, rec []byte) error) error
 			return bad("the checksum of a block is wrong")
 		}
 		records, b := uint32(0), x.buf
+		x.file = 0
 		for x.name = x.name[:0]; len(b) > 0; records++ {
 			offset, n := int64(0), 0
 			if kind == Ends {
@@ -154,10 +159,15 @@ func (x *Index) deleted(b []byte) int {
 	return 8
 }
 
-// item makes the record of the item that b begins with, once it has taken the names of tubes before it from b. It
+// item makes the record of the item that b begins with, once it has taken what stands before it from b. It
 // returns where in the segment the record starts, and how long the item is, 0 if it cannot be.
 func (x *Index) item(b *[]byte) (offset int64, n int) {
-	for len(*b) >= wordSize && (*b)[0] == tubeItem {
+	for len(*b) >= wordSize && ((*b)[0] == tubeItem || (*b)[0] == fileItem) {
+		if (*b)[0] == fileItem {
+			x.file = le.Uint32((*b)[4:])
+			*b = (*b)[wordSize:]
+			continue
+		}
 		end := wordSize + int((*b)[1])
 		if end > len(*b) {
 			return 0, 0

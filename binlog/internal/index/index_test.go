@@ -176,6 +176,36 @@ func TestWhatIsAddedIsReadAgain(t *testing.T) {
 	}
 }
 
+// Records that are in other files are told with the number of the file, in each block anew.
+func TestARecordIsToldWithItsFile(t *testing.T) {
+	j := journal.Record{ID: 1, State: journal.Ready, Tube: "default", Absent: &journal.Fetch{Size: 100}}
+	b := NewBuilder(&testHeader, 0)
+	var file []byte
+	length := (&journal.Record{Tube: j.Tube, Body: make([]byte, j.Absent.Size)}).Size()
+	of := func(i int) uint32 { return [...]uint32{0, 2, 3, 1 << 31}[i/500%4] }
+	const n = 5000 // some blocks
+	for i := range n {
+		b.In(of(i))
+		b.Add(int64(i)*8, record.EncodeHead(nil, &j))
+		file = append(file, b.Take()...)
+	}
+	x, err := open(append(file, b.Finish(0, 0)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := 0
+	err = x.Read(States, func(offset int64, rec []byte) error {
+		if x.File() != of(i) || offset != int64(i)*8 || record.Length(rec) != length {
+			t.Fatalf("record %d is told of in file %d at %d, with %d bytes", i, x.File(), offset, record.Length(rec))
+		}
+		i++
+		return nil
+	})
+	if err != nil || i != n || len(x.blocks) < 3 {
+		t.Errorf("%d records, %v", i, err)
+	}
+}
+
 func TestAUsualJobTakes48Bytes(t *testing.T) {
 	j := journal.Record{ID: 1, State: journal.Ready, Tube: "default", Body: make([]byte, 100)}
 	b := NewBuilder(&testHeader, 0)
