@@ -22,6 +22,7 @@ type Writer struct {
 	Index  uint32      // of the next segment, or of the one that is open
 	Base   journal.Pos // where that segment starts
 	LastID uint64      // no greater id was used so far
+	At     int64       // when the segments are said to be made, nanoseconds since 1970; 0: when they are
 	Sealed []Segment   // the segments that are written and durable
 
 	first uint32 // index of the first segment; 0 if none was begun
@@ -67,7 +68,7 @@ func (w *Writer) begin() error {
 	w.first = cmp.Or(w.first, w.Index)
 	h := record.Header{
 		Seed: w.Seed, Index: w.Index, Oldest: w.first, Base: w.Base, Synced: w.Base,
-		LastID: w.LastID, Created: time.Now().UnixNano(), Boot: w.Boot,
+		LastID: w.LastID, Created: cmp.Or(w.At, time.Now().UnixNano()), Boot: w.Boot,
 	}
 	w.salt = h.Salt()
 	h.Encode(w.out.Extend(record.HeaderSize))

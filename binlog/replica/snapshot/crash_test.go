@@ -24,6 +24,7 @@ type story struct {
 	stream []byte           // of the last
 	now    uint64           // index of the one that is current for certain, 0 before
 
+	cold     bool // half of its own bodies are in body files
 	unpruned bool // the last Prune has failed
 }
 
@@ -65,6 +66,11 @@ func (s *story) run(fs *faultfs.FS) error {
 	}
 	if s.now < 10 {
 		n := s.own()
+		if s.cold {
+			if err := n.spill(fs); err != nil {
+				return err
+			}
+		}
 		m, _, err := n.take(fs, 10)
 		s.jobs[10] = n.jobs
 		if err != nil {
@@ -125,8 +131,18 @@ func (s *story) check(fs *faultfs.FS) error {
 
 // A fault at any call, then a crash or none: what was current is there, whole, and the
 // work can go on.
-func TestAFaultAtAnyCallLeavesAWholeSnapshot(t *testing.T) {
+func TestAFaultAtAnyCallLeavesAWholeSnapshot(t *testing.T) { testFaults(t, false) }
+
+// So it is with bodies in body files, of which none is removed.
+func TestAFaultAtAnyCallLeavesAllBodies(t *testing.T) { testFaults(t, true) }
+
+func testFaults(t *testing.T, cold bool) {
 	clean := faultfs.New(root)
+	newStory := func(t *testing.T) *story {
+		s := newStory(t)
+		s.cold = cold
+		return s
+	}
 	if err := newStory(t).run(clean); err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,15 @@
 //	... the prefix of the entry log up to M may go now ...
 //	err = snapshot.Prune(fs, dir, those that are being sent)
 //
+// A job whose body is in a body file (see package spill) is written with its place there, and told with it, unless
+// the standby is one of Filled. Then the walk and these files go together:
+//
+//	walk := store.Walk()                             // before the first job
+//	meta.Files, err = store.Seal(w.Files())          // before Finish
+//	store.Current(walk)                              // behind SetCurrent
+//
+// Such a snapshot is sent by SendPlain, with all bodies.
+//
 // The founders of a cluster begin with [WriteInitial]. A node that starts, and one that
 // catches up:
 //
@@ -41,6 +50,7 @@
 //   - The Meta is as of M, and M is committed.
 //   - While Load or Send reads a snapshot, its path is in Prune's list.
 //   - Before anything is removed for a snapshot, SetCurrent has returned nil.
+//   - A body file in a snapshot's list stays while the snapshot is current, or is read or sent.
 //   - A standby for which Load has returned an error is thrown away. It is told which ids
 //     never become jobs, and to be strict, after Load.
 //
@@ -60,10 +70,10 @@
 //
 // Why this is so:
 //
-//   - The segments are synced, then the description; then the directory with their names;
-//     only then does the directory get its name, and the directory of all snapshots is
-//     synced. So a directory with the name of a snapshot is complete. When one is removed
-//     it loses that name first, durably.
+//   - The body files are synced with their names, and the file of jobs, and the segments, then the description; then
+//     the directory with their names; only then does the directory get its name, and the directory of all snapshots
+//     is synced. So a directory with the name of a snapshot is complete. When one is removed it loses that name
+//     first, durably.
 //
 //   - The pointer is written to another file, synced, and renamed: after a crash it is the
 //     old one or the new one. It names the checksum of the description, and that has the
@@ -89,6 +99,7 @@
 //
 //	9134-7/                  a snapshot: index and term of its entry, M
 //	  trellis.0000000001     a segment of the binlog; the next number follows
+//	  jobs                   jobs that have their bodies in body files, if there are any
 //	  meta                   its description
 //	current                  the pointer
 //	current.tmp              one that is being written
@@ -96,8 +107,13 @@
 //	unfinished.9120-7/       one that is being removed, or could not be made durable
 //
 // The segments are those of package record, so that a copy of them, without "meta", can be
-// served with -b, and read with "trellis binlog verify" and "dump". The directory itself
-// is refused, for a server would write into it.
+// served with -b, and read with "trellis binlog verify" and "dump", unless there is a file of jobs. The directory
+// itself is refused, for a server would write into it.
+//
+// The file of jobs has the format of the indexes of a log (see package internal/index), with an item that names the
+// body file in which those that follow have their bodies. Its header is that of segment 1 with all other fields
+// zero, the footer says no used bytes. All of it is older than what the segments say of the same jobs: a walk writes
+// a job to one of them, and what was changed meanwhile to the segments.
 //
 // In all segments the oldest that is needed is 1, the seed is the same, drawn for each
 // snapshot, the sync interval is 0, the number of the machine's start is unknown, and
@@ -114,7 +130,7 @@
 // The description, in "meta" and at the start of a stream:
 //
 //	  0  8  "TRELSNP\n"
-//	  8  4  version of the format, 1
+//	  8  4  version of the format, 1, or 2 with body files
 //	 12  4  length of the description in bytes, at most 1 MiB
 //	 16  8  index of M
 //	 24  8  term of M
@@ -124,10 +140,10 @@
 //	 56  8  the highest id that was used up to M
 //	 64  8  decided: no id below this one is going to become a job
 //	 72  4  the greatest version of entries that may be written
-//	 76  4  zero
+//	 76  4  g: body files, 0 in version 1
 //	 80  8  records in all segments but stop and end records
 //	 88  8  full records
-//	 96  8  bytes of all segments
+//	 96  8  bytes of all segments, and of the file of jobs
 //	104  2  a: voters
 //	106  2  b: learners
 //	108  2  c: voters of the outgoing configuration
@@ -136,12 +152,13 @@
 //	113  1  zero
 //	114  2  e: members
 //	116  4  f: segments, at least one
-//	120     a+b+c+d ids of 8 bytes, in this order; e members; f segments; the CRC of all
-//	        before (4 bytes)
+//	120     a+b+c+d ids of 8 bytes, in this order; e members; f segments; in version 2 the file of jobs, as a
+//	        segment, and g body files; the CRC of all before (4 bytes)
 //
-// A member is its id (8 bytes), its incarnation (8), the length of its name (2), that of
-// its address (2), the name, the address. A segment is its size (8) and the CRC of its
-// bytes (4).
+// A body file is its number (4), seed (4), CRC of its bytes (4), full records (4), size (8), and the bytes of the
+// bodies in it (8); they are in the order of their numbers. A member is its id (8 bytes), its incarnation (8), the
+// length of its name (2), that of its address (2), the name, the address. A segment is its size (8) and the CRC of
+// its bytes (4).
 //
 // The pointer has 40 bytes:
 //
@@ -153,7 +170,7 @@
 //	32  4  zero
 //	36  4  CRC of the 36 bytes before
 //
-// A stream is the description, then the bytes of the segments in order, then "DONE" and
+// A stream is a description of version 1, then the bytes of the segments in order, then "DONE" and
 // the CRC of the stream up to there (4 bytes).
 //
 // # Cost and limits
@@ -165,6 +182,9 @@
 // synced when it is full, so that no sync has more than 16 MiB, or
 // one record, to write.
 //
-// A snapshot takes the size of all full records, as the binlog does, and what was changed
+// A job with its body in a body file takes 48 bytes usually, and 8 more wherever the file is another one than that of
+// the job before. SendPlain needs the snapshot and these bodies to be read twice, and no disk.
+//
+// A snapshot takes the size of all other full records, as the binlog does, and what was changed
 // during the walk. The one before stays until Prune.
 package snapshot

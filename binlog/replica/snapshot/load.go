@@ -17,21 +17,26 @@ import (
 // After an error the standby is void: it has some of the jobs. A *DamageError names the
 // file and the offset. It is for any goroutine, as long as the snapshot is not removed.
 //
-// done is told the bytes of each segment that was loaded, and its error ends the loading. Nil
-// does nothing.
+// done is told the bytes of each segment, and of each piece of other files, that was loaded, and
+// its error ends the loading. Nil does nothing.
 func Load(fs vfs.FS, path string, to Standby, done func(bytes int64) error) error {
-	if err := load(fs, path, to, done); err != nil {
+	if err := feed(fs, path, to, done); err != nil {
 		return fmt.Errorf("load snapshot %s: %w", path, err)
 	}
 	return nil
 }
 
-func load(fs vfs.FS, path string, to Standby, done func(bytes int64) error) error {
+func feed(fs vfs.FS, path string, to Standby, done func(bytes int64) error) error {
 	m, err := readMeta(fs, path)
 	if err != nil {
 		return err
 	}
 	r := reader{fs: fs, path: path, meta: &m, to: to}
+	if len(m.Files) > 0 {
+		if err := r.cold(done); err != nil {
+			return err
+		}
+	}
 	for _, s := range m.segments {
 		if err := r.next(); err != nil {
 			return err

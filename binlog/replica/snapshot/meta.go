@@ -15,6 +15,7 @@ import (
 	"trellis/binlog/replica/entrylog"
 	"trellis/binlog/replica/member"
 	"trellis/binlog/sealed"
+	"trellis/binlog/spill"
 )
 
 // Meta is what a snapshot says of itself, all as of its entry.
@@ -33,8 +34,12 @@ type Meta struct {
 	// Set by Writer.Finish.
 	Records uint64 // records of jobs, and settings, in the segments
 	Fulls   uint64 // full records among them: no more jobs are alive, but there may be fewer
-	Bytes   int64  // size of the segments
+	Bytes   int64  // size of the segments, and of the file of jobs whose bodies are in body files
 
+	// Files are the body files in which jobs of the snapshot have their bodies; nil if all bodies are in the segments.
+	Files []spill.File
+
+	jobs     sealed.Segment   // the file of these jobs; of size 0 without Files
 	segments []sealed.Segment // in order
 	sum      uint32           // of the encoded Meta
 }
@@ -49,11 +54,13 @@ func (m *Meta) Raft() *raftpb.SnapshotMetadata {
 
 const (
 	metaMagic     = "TRELSNP\n"
-	formatVersion = 1
+	formatVersion = 1 // also of the pointer
+	filesVersion  = 2 // of a description with body files
 
 	metaFixed   = 120 // bytes before the lists
 	maxMeta     = 1 << 20
 	segmentItem = 12
+	fileItem    = 32
 	memberItem  = 20 // without name and address
 
 	// segmentSize is where a segment ends, unless a single record is larger.
@@ -109,7 +116,7 @@ const maxMembers = 2 * member.MaxMembers
 
 // wrongSegments tells what is impossible about the segments, or "".
 func (m *Meta) wrongSegments() string {
-	total := int64(0)
+	total := m.jobs.Size
 	for _, s := range m.segments {
 		if s.Size < minFile || s.Size > maxFile || s.Size%8 != 0 {
 			return fmt.Sprintf("a segment of %d bytes", s.Size)
@@ -120,9 +127,24 @@ func (m *Meta) wrongSegments() string {
 	case len(m.segments) == 0 || len(m.segments) > MaxSegments:
 		return fmt.Sprintf("%d segments", len(m.segments))
 	case total != m.Bytes:
-		return fmt.Sprintf("segments of %d bytes in all, but it says %d", total, m.Bytes)
+		return fmt.Sprintf("files of %d bytes in all, but it says %d", total, m.Bytes)
 	case m.Fulls > m.Records || m.Records > uint64(total)/record.SmallSize:
 		return fmt.Sprintf("%d records, %d of them full, in %d bytes", m.Records, m.Fulls, total)
+	}
+	return m.wrongFiles()
+}
+
+// wrongFiles tells what is impossible about the body files, or "".
+func (m *Meta) wrongFiles() string {
+	if (len(m.Files) == 0) != (m.jobs.Size == 0) || m.jobs.Size < 0 {
+		return fmt.Sprintf("%d body files, and %d bytes of jobs that have their bodies there", len(m.Files), m.jobs.Size)
+	}
+	last := uint32(0)
+	for _, f := range m.Files {
+		if f.Number <= last || f.Size < minFile || f.Bodies < 0 || f.Bodies > f.Size {
+			return fmt.Sprintf("body file %d of %d bytes behind file %d", f.Number, f.Size, last)
+		}
+		last = f.Number
 	}
 	return ""
 }
@@ -168,6 +190,17 @@ func (m *Meta) encode() []byte {
 		b = le.AppendUint64(b, uint64(s.Size))
 		b = le.AppendUint32(b, s.Sum)
 	}
+	if len(m.Files) > 0 {
+		le.PutUint32(b[8:], filesVersion)
+		le.PutUint32(b[76:], uint32(len(m.Files)))
+		b = le.AppendUint32(le.AppendUint64(b, uint64(m.jobs.Size)), m.jobs.Sum)
+	}
+	for _, f := range m.Files {
+		for _, v := range [...]uint32{f.Number, f.Seed, f.Sum, f.Records} {
+			b = le.AppendUint32(b, v)
+		}
+		b = le.AppendUint64(le.AppendUint64(b, uint64(f.Size)), uint64(f.Bodies))
+	}
 	le.PutUint32(b[12:], uint32(len(b)+4))
 	m.sum = sum(0, b)
 	return le.AppendUint32(b, m.sum)
@@ -199,13 +232,13 @@ func (m *Meta) decode(b []byte) error {
 	if n != len(b) {
 		return fmt.Errorf("%d bytes, but it says that it has %d", len(b), n)
 	}
-	check := le.Uint32(b[n-4:])
+	check, version := le.Uint32(b[n-4:]), le.Uint32(b[8:])
 	switch {
 	case sum(0, b[:n-4]) != check:
 		return errors.New("the checksum is wrong")
-	case le.Uint32(b[8:]) != formatVersion:
+	case version != formatVersion && version != filesVersion:
 		return ErrVersion
-	case le.Uint32(b[76:]) != 0 || b[112] > 1 || b[113] != 0:
+	case (le.Uint32(b[76:]) > 0) != (version == filesVersion) || b[112] > 1 || b[113] != 0:
 		return errors.New("impossible fields")
 	}
 	d := Meta{
@@ -267,13 +300,31 @@ func (m *Meta) decodeLists(b []byte) bool {
 			Name: string(text[:name]), Addr: string(text[name:]),
 		})
 	}
-	if int64(len(rest)) != segmentItem*int64(le.Uint32(b[116:])) {
+	segments, files := int64(le.Uint32(b[116:])), int64(le.Uint32(b[76:]))
+	want := segmentItem * segments
+	if files > 0 {
+		want += segmentItem + fileItem*files
+	}
+	if int64(len(rest)) != want {
 		return false
 	}
-	m.segments = make([]sealed.Segment, 0, len(rest)/segmentItem)
-	for len(rest) > 0 {
+	segment := func() sealed.Segment {
 		s := take(segmentItem)
-		m.segments = append(m.segments, sealed.Segment{Size: int64(le.Uint64(s)), Sum: le.Uint32(s[8:])})
+		return sealed.Segment{Size: int64(le.Uint64(s)), Sum: le.Uint32(s[8:])}
+	}
+	m.segments = make([]sealed.Segment, 0, segments)
+	for range segments {
+		m.segments = append(m.segments, segment())
+	}
+	if files > 0 {
+		m.jobs = segment()
+	}
+	for len(rest) > 0 {
+		f := take(fileItem)
+		m.Files = append(m.Files, spill.File{
+			Number: le.Uint32(f), Seed: le.Uint32(f[4:]), Sum: le.Uint32(f[8:]), Records: le.Uint32(f[12:]),
+			Size: int64(le.Uint64(f[16:])), Bodies: int64(le.Uint64(f[24:])),
+		})
 	}
 	return true
 }

@@ -3,7 +3,9 @@ package snapshot
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -13,12 +15,15 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/binlog/replica/member"
+	"trellis/binlog/spill"
 	"trellis/binlog/vfs"
 )
 
 const (
 	root = "d"
 	dir  = "d/snapshots"
+
+	bodiesDir = "d/bodies"
 )
 
 // queue is a standby that is a map. Settings stand beside the jobs, each as something like
@@ -181,6 +186,53 @@ type node struct {
 	jobs   queue
 	lastID uint64
 	n      int
+
+	store  *spill.Store // of body files; nil before spill
+	places map[uint64]placed
+}
+
+// placed is a body in a body file.
+type placed struct {
+	body []byte
+	at   journal.Place
+}
+
+// spill copies the bodies of half of the jobs to body files, so that snapshots have their places.
+func (n *node) spill(fs vfs.FS) error {
+	n.places = map[uint64]placed{}
+	var err error
+	if n.store, err = spill.Open(spill.Options{FS: fs, Dir: bodiesDir, Log: slog.New(slog.DiscardHandler)}); err != nil {
+		return err
+	}
+	life, err := n.store.Begin(n, nil)
+	for _, id := range slices.Sorted(maps.Keys(n.jobs)) {
+		if j := n.jobs[id]; j.ID%2 > 0 && len(j.Body) > 0 && err == nil {
+			n.places[id] = placed{body: j.Body}
+			err = life.Add(&j.Record)
+		}
+	}
+	if err == nil {
+		err = life.Write()
+	}
+	return err
+}
+
+func (n *node) Spilled(id uint64, at journal.Place) bool {
+	n.places[id] = placed{n.places[id].body, at}
+	return at.Known()
+}
+
+func (n *node) Leaves(uint64, journal.Place) bool               { return false }
+func (n *node) Moved(uint64, journal.Place, journal.Place) bool { return false }
+func (n *node) Loaded([]journal.Fetched)                        {}
+
+// record is what a walk meets of a job.
+func (n *node) record(id uint64) *journal.Record {
+	r := n.jobs[id].Record
+	if p := n.places[id]; p.at.Known() && bytes.Equal(p.body, r.Body) {
+		r.Body, r.Absent = nil, &journal.Fetch{ID: id, Place: p.at, Size: uint32(len(r.Body))}
+	}
+	return &r
 }
 
 func newNode(seed uint64) *node {
@@ -250,12 +302,11 @@ func (n *node) write(w *Writer) error {
 				next = min(next, id)
 			}
 		}
-		j, ok := n.jobs[next]
-		if !ok || len(entries) > 500 {
+		if _, ok := n.jobs[next]; !ok || len(entries) > 500 {
 			break
 		}
 		last = next
-		if err := w.Full(&j.Record); err != nil {
+		if err := w.Full(n.record(next)); err != nil {
 			return err
 		}
 	}
@@ -282,7 +333,13 @@ func (n *node) take(fs vfs.FS, index uint64) (Meta, string, error) {
 	if err := n.write(w); err != nil {
 		return Meta{}, "", cmp.Or(w.Abort(), err)
 	}
-	return w.Finish(n.meta(index))
+	m := n.meta(index)
+	if n.store != nil {
+		if m.Files, err = n.store.Seal(w.Files()); err != nil {
+			return Meta{}, "", cmp.Or(w.Abort(), err)
+		}
+	}
+	return w.Finish(m)
 }
 
 func (n *node) meta(index uint64) Meta {
@@ -310,7 +367,12 @@ func loaded(fs vfs.FS) (Meta, queue, error) {
 		return m, nil, err
 	}
 	q := queue{}
-	return m, q, Load(fs, path, q, nil)
+	return m, q, load(fs, path, &m, q)
+}
+
+func load(fs vfs.FS, path string, m *Meta, q queue) error {
+	r := spill.NewReader(fs, bodiesDir, m.Files)
+	return errors.Join(Load(fs, path, Filled(q, r, func(err error) error { return err }), nil), r.Close())
 }
 
 // names are the names in the directory of snapshots.

@@ -17,6 +17,7 @@ import (
 	"trellis/binlog/journal"
 	"trellis/binlog/record"
 	"trellis/binlog/replica/entry"
+	"trellis/binlog/spill"
 	"trellis/binlog/vfs"
 	"trellis/binlog/vfs/faultfs"
 )
@@ -32,6 +33,12 @@ func TestASnapshotLoadsAsTheJobsWereAtItsEnd(t *testing.T) {
 			n.change()
 		}
 		fs := faultfs.New(root)
+		cold := rapid.Bool().Draw(rt, "cold")
+		if cold {
+			if err := n.spill(fs); err != nil {
+				rt.Fatal(err)
+			}
+		}
 		m, path, err := n.take(fs, 9)
 		if err == nil {
 			err = SetCurrent(fs, dir, &m)
@@ -48,7 +55,7 @@ func TestASnapshotLoadsAsTheJobsWereAtItsEnd(t *testing.T) {
 		}
 
 		var stream bytes.Buffer
-		if err := Send(fs, path, &stream); err != nil {
+		if err := send(fs, path, &m, &stream); err != nil {
 			rt.Fatal(err)
 		}
 		stream.WriteString("more")
@@ -71,6 +78,22 @@ func TestASnapshotLoadsAsTheJobsWereAtItsEnd(t *testing.T) {
 			rt.Fatal(err)
 		}
 	})
+}
+
+// send sends a snapshot, plain if it is not, and then m is what is sent.
+func send(fs vfs.FS, path string, m *Meta, w io.Writer) (err error) {
+	if len(m.Files) == 0 {
+		return Send(fs, path, w)
+	}
+	if Send(fs, path, io.Discard) == nil {
+		return errors.New("it is sent as it is")
+	}
+	r := spill.NewReader(fs, bodiesDir, m.Files)
+	defer func() { err = errors.Join(err, r.Close()) }()
+	if *m, err = Plain(fs, path, r); err != nil {
+		return err
+	}
+	return SendPlain(fs, path, m, r, w)
 }
 
 // asLog opens a copy of a snapshot as a log of one server.

@@ -9,7 +9,8 @@ import (
 // No method keeps its argument or the body in it after it has returned.
 type Standby interface {
 	// Full takes the whole state of a job, or a tombstone, which replaces what was told of
-	// it before.
+	// it before. Of a job that Load tells r.Absent of, the body is in a body file, at place: it comes before what
+	// else is told of the job.
 	Full(r *journal.Record, place journal.Place) (replaced journal.Former, err error)
 
 	// Update takes a later state of a job: all fields but Tube, TTR, Created, Body and
@@ -45,14 +46,19 @@ type Decoder struct {
 // hold the names of many tubes that are gone.
 const namesTurn = 1 << 16
 
+// turn counts a full record.
+func (d *Decoder) turn() {
+	if d.fulls++; d.fulls%namesTurn == 0 {
+		d.names = record.Names{}
+	}
+}
+
 // Tell tells what a sound record of a job or of a setting says. known is false if that is the
 // end of a job that the Standby does not know.
 func (d *Decoder) Tell(b []byte, segment uint32, to Standby) (known bool, err error) {
 	switch record.KindOf(b) {
 	case record.Full:
-		if d.fulls++; d.fulls%namesTurn == 0 {
-			d.names = record.Names{}
-		}
+		d.turn()
 		record.DecodeFull(b, &d.rec, &d.names)
 		_, err = to.Full(&d.rec, journal.Place{Segment: segment})
 	case record.Update:

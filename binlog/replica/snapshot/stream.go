@@ -24,16 +24,19 @@ const (
 // checksums on the way; after an error the receiver has no whole stream. The snapshot
 // must not be removed meanwhile.
 func Send(fs vfs.FS, path string, w io.Writer) error {
-	if err := send(fs, path, w); err != nil {
+	if err := sendFiles(fs, path, w); err != nil {
 		return fmt.Errorf("send snapshot %s: %w", path, err)
 	}
 	return nil
 }
 
-func send(fs vfs.FS, path string, w io.Writer) error {
+func sendFiles(fs vfs.FS, path string, w io.Writer) error {
 	m, err := readMeta(fs, path)
 	if err != nil {
 		return err
+	}
+	if len(m.Files) > 0 {
+		return errors.New("it has bodies in body files: SendPlain sends it")
 	}
 	out := summedWriter{w: w}
 	if _, err := out.Write(m.encode()); err != nil {
@@ -186,6 +189,9 @@ func receiveMeta(in *summedReader) (m Meta, err error) {
 		return m, err
 	} else if err != nil {
 		return m, malformed("%w", err)
+	}
+	if len(m.Files) > 0 {
+		return m, malformed("it has bodies elsewhere")
 	}
 	return m, nil
 }

@@ -30,6 +30,7 @@ type Writer struct {
 	records uint64
 	fulls   uint64
 	version uint32 // of entries that may have what was written; 0 for the first
+	jobs    jobsWriter
 
 	reader  entry.Reader // of Entry, as what follows
 	decoder Decoder
@@ -55,8 +56,12 @@ func Create(fs vfs.FS, dir string) (*Writer, error) {
 }
 
 // Full writes the whole state of a job, which replaces what was written of it before. r
-// and its body are not needed any more when it returns.
+// and its body are not needed any more when it returns. If the body is in a body file, of which r.Absent tells, nothing
+// was written of that job before; Files then has the number of the file.
 func (w *Writer) Full(r *journal.Record) error {
+	if r.Absent != nil {
+		return w.cold(r)
+	}
 	n := r.Size()
 	if !record.Valid(r) || n > entry.MaxSize {
 		return fmt.Errorf("snapshot: job %d: a body of %d bytes: %w", r.ID, len(r.Body), record.ErrInvalid)
@@ -203,7 +208,8 @@ func (w *Writer) extend(n int64, id uint64) ([]byte, record.Salt, error) {
 }
 
 // Finish makes the snapshot durable under its name: its files, then its directory, then the directory of all
-// snapshots. The caller has set the fields of m but Records, Fulls and Bytes; Version becomes what the records need,
+// snapshots. The caller has set the fields of m but Records, Fulls and Bytes, and Files if
+// the Writer's are any: of the same numbers, each whole and durable. Version becomes what the records need,
 // if that is more. It returns the whole description and the path, for SetCurrent. If there is a snapshot of the same
 // entry already, it returns that one's. After an error nothing is left; a later snapshot may be tried.
 func (w *Writer) Finish(m Meta) (Meta, string, error) {
@@ -228,8 +234,8 @@ func (w *Writer) complete(m *Meta) error {
 		return errors.New("impossible: " + wrong)
 	}
 	m.Version = max(m.Version, w.version)
-	if m.Highest < w.out.LastID {
-		return fmt.Errorf("the highest id is said to be %d, but there is a record of job %d", m.Highest, w.out.LastID)
+	if last := max(w.out.LastID, w.jobs.last); m.Highest < last {
+		return fmt.Errorf("the highest id is said to be %d, but there is a record of job %d", m.Highest, last)
 	}
 	// The stop record vouches for all before: a reader of the binlog takes nothing there
 	// for torn.
@@ -240,7 +246,13 @@ func (w *Writer) complete(m *Meta) error {
 	if err := w.out.Close(); err != nil {
 		return err
 	}
-	m.Records, m.Fulls, m.Bytes, m.segments = w.records, w.fulls, int64(w.out.Base), w.out.Sealed
+	if err := w.jobs.finish(m); err != nil {
+		return err
+	}
+	m.Records, m.Fulls, m.Bytes, m.segments = w.records, w.fulls, int64(w.out.Base)+m.jobs.Size, w.out.Sealed
+	if len(m.encode()) > maxMeta {
+		return ErrTooLarge
+	}
 	return nil
 }
 
@@ -249,7 +261,7 @@ func (w *Writer) Abort() error {
 	if w.tmp == "" {
 		return nil
 	}
-	err := errors.Join(w.out.Abandon(), vfs.RemoveAll(w.fs, w.tmp))
+	err := errors.Join(w.out.Abandon(), w.jobs.out.Abandon(), vfs.RemoveAll(w.fs, w.tmp))
 	w.tmp, w.out = "", sealed.Writer{}
 	if err != nil {
 		return fmt.Errorf("abort a snapshot: %w", err)
