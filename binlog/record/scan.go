@@ -107,7 +107,7 @@ func (s *Scanner) fill(n int64) ([]byte, error) {
 		i = int64(len(s.buf))
 	}
 	kept := s.buf[i:]
-	if want := max(n, scanWindow); int64(cap(s.buf)) < want {
+	if want := max(n, min(scanWindow, s.size-s.off)); int64(cap(s.buf)) < want {
 		s.buf = make([]byte, want)
 	}
 	m := copy(s.buf[:cap(s.buf)], kept)

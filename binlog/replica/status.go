@@ -147,6 +147,7 @@ func (n *Node) Status() Status {
 	} else if s.Leader == n.opts.Self {
 		s.Leader = 0 // the leadership is over, or not begun, and the raft goroutine has not said so yet
 	}
+	s.Members = make([]MemberStatus, 0, len(at.Members))
 	for _, m := range at.Members {
 		o := MemberStatus{
 			Member: m, Voter: isVoter(at.ConfState, uint64(m.ID)), Alive: p.alive[uint64(m.ID)], Match: p.match[uint64(m.ID)],

@@ -54,7 +54,7 @@ func BenchmarkSend(b *testing.B) {
 func BenchmarkEncode(b *testing.B) {
 	for _, size := range []int{0, 16 << 10} {
 		b.Run(sizeName(size), func(b *testing.B) {
-			f := newFrameWriter(io.Discard)
+			f := newFrameWriter(io.Discard, bufSize)
 			m := appendOf(me, you, 1, size)
 			b.SetBytes(int64(messageSize(m)))
 			b.ReportAllocs()

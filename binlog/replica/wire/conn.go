@@ -53,7 +53,7 @@ func (c *timedConn) Write(b []byte) (n int, err error) {
 // pulseFrame is a whole frame of kind pulse.
 var pulseFrame = func() []byte {
 	var b bytes.Buffer
-	_ = newFrameWriter(&b).frame(kindPulse, nil) // a buffer takes all
+	_ = newFrameWriter(&b, smallBuf).frame(kindPulse, nil) // a buffer takes all
 	return b.Bytes()
 }()
 

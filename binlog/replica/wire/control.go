@@ -72,10 +72,10 @@ func Fetch(ctx context.Context, cfg ClientConfig, addr string, req []byte, w io.
 }
 
 func call(c net.Conn, req []byte, stream io.Writer) ([]byte, error) {
-	if err := newFrameWriter(c).frame(kindRequest, req); err != nil {
+	if err := newFrameWriter(c, smallBuf).frame(kindRequest, req); err != nil {
 		return nil, err
 	}
-	size, allowed := 4<<10, []kind{kindResponse, kindError, kindPulse}
+	size, allowed := smallBuf, []kind{kindResponse, kindError, kindPulse}
 	if stream != nil {
 		size, allowed = bufSize, append(allowed, kindChunk)
 	}
@@ -100,8 +100,8 @@ func call(c net.Conn, req []byte, stream io.Writer) ([]byte, error) {
 func (t *Transport) serveControl(c net.Conn, from Caller) error {
 	tm := &t.timing
 	tc := &timedConn{c, tm.stall, tm.stall}
-	w := newFrameWriter(tc)
-	r := newFrameReader(tc, 4<<10, kindRequest)
+	w := newFrameWriter(tc, smallBuf)
+	r := newFrameReader(tc, smallBuf, kindRequest)
 	_, req, err := r.next()
 	if err != nil {
 		return err

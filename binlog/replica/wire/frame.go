@@ -54,7 +54,8 @@ var maxPayload = [kinds]uint32{
 const (
 	frameHead = frame.Head
 	frameTail = frame.Tail
-	bufSize   = 64 << 10
+	bufSize   = 64 << 10 // where many frames go, or large ones
+	smallBuf  = 4 << 10
 
 	// keepLarge is the greatest buffer for a large frame that a connection keeps.
 	keepLarge = 2 << 20
@@ -76,8 +77,9 @@ type frameWriter struct {
 	buf [messageHead]byte
 }
 
-func newFrameWriter(w io.Writer) *frameWriter {
-	return &frameWriter{w: bufio.NewWriterSize(w, bufSize)}
+// newFrameWriter has a buffer of size bytes, of which one that writes a frame or two needs few.
+func newFrameWriter(w io.Writer, size int) *frameWriter {
+	return &frameWriter{w: bufio.NewWriterSize(w, size)}
 }
 
 func (f *frameWriter) begin(k kind, length int) {

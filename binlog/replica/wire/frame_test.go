@@ -20,7 +20,7 @@ var allKinds = []kind{kindMessage, kindPulse, kindChunk, kindEnd, kindDone, kind
 
 func encodeFrame(k kind, payload []byte) []byte {
 	w := &bytes.Buffer{}
-	_ = newFrameWriter(w).frame(k, payload)
+	_ = newFrameWriter(w, bufSize).frame(k, payload)
 	return w.Bytes()
 }
 
@@ -194,7 +194,7 @@ func samples() []*raftpb.Message {
 func encodeMessage(t testing.TB, m *raftpb.Message) []byte {
 	t.Helper()
 	w := &bytes.Buffer{}
-	f := newFrameWriter(w)
+	f := newFrameWriter(w, bufSize)
 	if err := f.message(m); err != nil {
 		t.Fatal(err)
 	}
@@ -295,10 +295,10 @@ func TestTheLargestEntryFitsAFrame(t *testing.T) {
 	if size := messageSize(m); size > MaxMessage {
 		t.Fatalf("%d bytes", size)
 	}
-	if err := newFrameWriter(io.Discard).message(m); err != nil {
+	if err := newFrameWriter(io.Discard, bufSize).message(m); err != nil {
 		t.Fatal(err)
 	}
-	if err := newFrameWriter(io.Discard).message(appendOf(me, you, 1, MaxMessage)); err == nil {
+	if err := newFrameWriter(io.Discard, bufSize).message(appendOf(me, you, 1, MaxMessage)); err == nil {
 		t.Fatal("a message was written that no peer takes")
 	}
 }

@@ -134,7 +134,7 @@ func readPulses(c net.Conn) error {
 }
 
 func (l *lane) write(ctx context.Context, c *timedConn) error {
-	w := newFrameWriter(c)
+	w := newFrameWriter(c, bufSize)
 	pulse := time.NewTicker(l.t.timing.pulse)
 	defer pulse.Stop()
 	for {

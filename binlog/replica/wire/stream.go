@@ -106,7 +106,7 @@ func (t *Transport) stream(
 		answer <- err
 		cancel(err) // ends the writing if it goes on
 	}()
-	w := &chunkWriter{w: newFrameWriter(&timedConn{c, 0, tm.stall})}
+	w := &chunkWriter{w: newFrameWriter(&timedConn{c, 0, tm.stall}, bufSize)}
 	err = w.w.message(m)
 	if err == nil {
 		err = write(w)
@@ -192,7 +192,7 @@ func (t *Transport) takeSnapshot(c net.Conn, from member.ID) error {
 	if err != nil {
 		text = cut(err.Error())
 	}
-	if werr := newFrameWriter(tc).frame(kindDone, []byte(text)); err == nil {
+	if werr := newFrameWriter(tc, smallBuf).frame(kindDone, []byte(text)); err == nil {
 		return werr
 	}
 	// If more came from the sender behind the close, the system would drop the reason on its way.

@@ -250,7 +250,7 @@ func TestANewConnectionTakesThePlaceOfTheOldOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	send := func(c net.Conn) {
-		f := newFrameWriter(c)
+		f := newFrameWriter(c, bufSize)
 		if err := f.message(message(raftpb.MsgHeartbeat, ns[0], ns[1])); err != nil {
 			t.Fatal(err)
 		}

@@ -143,7 +143,7 @@ func (t *Transport) takeTrunk(c, raw net.Conn, h hello) error {
 	if err != nil {
 		text = cut(err.Error())
 	}
-	if werr := newFrameWriter(tc).frame(kindDone, []byte(text)); err == nil && werr != nil {
+	if werr := newFrameWriter(tc, smallBuf).frame(kindDone, []byte(text)); err == nil && werr != nil {
 		trunk.End(werr)
 	}
 	if err != nil {
@@ -330,7 +330,7 @@ func (t *Transport) DialTrunk(ctx context.Context, to member.ID, th TrunkHello) 
 // sayTrunk tells a member what a loop says of itself, and reads the answer, not a byte more: the
 // trunk's own frames may follow it.
 func sayTrunk(c net.Conn, th *TrunkHello) error {
-	if err := newFrameWriter(c).frame(kindTrunk, th.encode()); err != nil {
+	if err := newFrameWriter(c, smallBuf).frame(kindTrunk, th.encode()); err != nil {
 		return err
 	}
 	whole := make([]byte, frameHead+frameTail) // of an answer that is not followed by the connection's end

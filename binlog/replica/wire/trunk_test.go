@@ -321,7 +321,7 @@ func TestTheBeginningOfATrunkIsChecked(t *testing.T) {
 	good := loop(1, 1)
 	frame := func(k kind, payload []byte) []byte {
 		w := &bytes.Buffer{}
-		_ = newFrameWriter(w).frame(k, payload)
+		_ = newFrameWriter(w, bufSize).frame(k, payload)
 		return w.Bytes()
 	}
 	with := func(i int, v byte) []byte {

@@ -16,10 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// most is how much memory a process takes before its garbage is collected, plenty what no history takes. What is plenty
+// compared to the last collection's limit, the runtime does not give back to the system bit by bit, for which it would
+// set timers; and the next history need not fault it in again.
+const (
+	most   = 1 << 30
+	plenty = 1 << 40
+)
+
 // predetermine has the runtime do the same whenever a seed is played: it interrupts nobody, and draws the same lots. It
 // is so until somebody makes a system call that may block, or another thread runs goroutines.
 func predetermine(seed uint64) {
-	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(plenty)
 	lull()
 	draw(seed)
 }
@@ -28,10 +36,7 @@ func predetermine(seed uint64) {
 // does so when no goroutine runs, and no timer is set; it looks each 10 ms or more often, and wakes with a system call
 // that may block.
 func lull() {
-	for i := range lulls {
-		if i == 10 { // the runtime gives memory back to the system bit by bit, and sets a timer for it
-			debug.FreeOSMemory()
-		}
+	for range lulls {
 		err := unix.TimerfdSettime(alarm.fd, 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(12_000_000)}, nil)
 		if err == nil {
 			err = alarm.raw.Read(func(fd uintptr) bool {
@@ -94,7 +99,7 @@ func monitorSleeps() bool {
 // rouse wakes the monitor, without which no timer interrupts a goroutine, and has the collector do its work.
 func rouse() {
 	_ = unix.Close(-1) // a system call that may block, of which the runtime is told
-	debug.SetGCPercent(100)
+	debug.SetMemoryLimit(most)
 }
 
 // alarm is a timer of the system's, of which the runtime does not know.

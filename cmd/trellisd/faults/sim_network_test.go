@@ -347,7 +347,7 @@ func (c *conn) take(s segment) {
 	if len(c.input) == 0 {
 		c.input = s.data
 	} else {
-		c.input = append(slices.Clip(c.input), s.data...)
+		c.input = append(c.input, s.data...)
 	}
 	c.end = s.end
 	c.wake()

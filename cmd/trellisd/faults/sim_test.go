@@ -36,11 +36,11 @@ var tally struct {
 func undisturbed(t *testing.T) {
 	procs := runtime.GOMAXPROCS(1)
 	percent := debug.SetGCPercent(-1)
-	most := debug.SetMemoryLimit(1 << 30)
+	limit := debug.SetMemoryLimit(most)
 	t.Cleanup(func() {
 		runtime.GOMAXPROCS(procs)
 		debug.SetGCPercent(percent)
-		debug.SetMemoryLimit(most)
+		debug.SetMemoryLimit(limit)
 	})
 }
 

@@ -28,6 +28,9 @@ var unused struct {
 	bare      map[int][]mapping // those that have none
 }
 
+// keptTarget is chunkTarget where many engines begin and end: what is taken from the heap is cleared, used or not.
+const keptTarget = 8 << 10
+
 // kept says that no system calls are made: see Keep.
 var kept bool
 

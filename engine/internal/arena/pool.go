@@ -39,7 +39,11 @@ const chunkTarget = 256 << 10
 
 // NewPool returns a pool of blocks of size bytes, a multiple of 8.
 func NewPool(size int) Pool {
-	n := uint32(chunkTarget / size)
+	target := chunkTarget
+	if kept {
+		target = keptTarget
+	}
+	n := uint32(target / size)
 	shift := uint32(3)
 	if n > 8 {
 		shift = uint32(bits.Len32(n) - 1)
