@@ -223,12 +223,12 @@ func (c *conn) judge() {
 	}
 }
 
-// oldest is for how long the client of a process is connected that is connected for longest.
+// oldest is for how long the client of a process is connected that is connected for longest, and has not gone.
 func (n *network) oldest(p *process) (age time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, c := range n.conns {
-		if c.server == p && !c.judged && !c.closed {
+		if c.server == p && !c.judged && !c.closed && c.end == nil {
 			age = max(age, time.Since(c.began))
 		}
 	}
