@@ -58,18 +58,15 @@
 //
 // # What is missing
 //
-// The server does not use it yet. What its user has to do, of storage beyond memory, step 5:
+// A member of a cluster uses it if Options.Bodies of package replica says so, which no program sets yet: --body-memory
+// is refused for members until crashes of processes, failing disks and the simulator have run with it. Of storage
+// beyond memory, steps 5 and 6, there is missing:
 //
-//   - A snapshot that has places needs a second version of its description, with the list of files and a file of
-//     entries without bodies, in the format of indexes with an item more that says in which body file those that
-//     follow lie. It is loaded before the segments: what these say of a job is later. Order on disk: Seal, that file,
-//     segments, description, directories, pointer. A snapshot without places stays as it is. What is empty
-//     (Stats.Empty) counts towards the size at which the next one is taken.
-//   - Keep comes before the standby is told of a job, which may forget the place at once. The engine's SpillTo is
-//     given the Life before anything is fed. RecordIn and Serve do not run beside Spill: an applier spills itself.
-//   - A leader and a standby that is above the limit call Ready, Spill with Add while Full is false, Write; and Move
-//     when that has nothing to do. After an error they wait a second.
-//   - Whoever removes holds the lock of walks and asks for the lists under it: a walk that was given up a moment before
-//     may still make its snapshot current.
-//   - A follower is sent the bodies that it lacks, and only those.
+//   - A follower is sent all bodies, and not only those that it lacks: the snapshot is read twice for it, once before
+//     the first byte, because a stream begins with the checksums of what follows.
+//   - A standby whose disk is full goes on to apply what its log has, and grows by that, since its log becomes shorter
+//     only so. While it loads it waits.
+//   - A member that cannot read a body when it starts without a limit does not start. With one it starts.
+//   - Metrics: what Node.Bodies tells is told to nobody. verify reads no body files, and dump no file of jobs.
+//   - Snapshots wait for the disk while a piece is written, as pieces do for them.
 package spill

@@ -21,7 +21,7 @@ const (
 // Reader reads the bodies that a list of files has, for those who need them one after the other: best in the order in
 // which they lie. It needs no Store. It is for one goroutine, and takes 2 MiB and the longest record.
 type Reader struct {
-	list  map[uint32]*File
+	find  func(number uint32) (File, bool)
 	dir   string
 	open  func(number uint32) (io.ReaderAt, error)
 	files map[uint32]*opened
@@ -43,20 +43,38 @@ func NewReader(fsys vfs.FS, dir string, list []File) *Reader {
 	return r
 }
 
-// Reader makes a Reader of files of a list that somebody holds meanwhile. It waits for its turn in the lane of
-// compaction, and ends with the life.
+// Reader makes a Reader of files of a list that somebody holds meanwhile; with nil of all files as they are, which may
+// go. It waits for its turn in the lane of compaction, and ends with the life.
 func (l *Life) Reader(list []File) *Reader {
 	r := newReader(l.store.Dir, list)
+	if list == nil {
+		r.find = l.store.find
+	}
 	r.open = func(n uint32) (io.ReaderAt, error) { return l.reader.Range(n), nil }
 	return r
 }
 
 func newReader(dir string, list []File) *Reader {
-	r := &Reader{list: map[uint32]*File{}, dir: dir, files: map[uint32]*opened{}}
-	for i := range list {
-		r.list[list[i].Number] = &list[i]
+	files := map[uint32]File{}
+	for _, f := range list {
+		files[f.Number] = f
 	}
-	return r
+	find := func(n uint32) (File, bool) {
+		f, ok := files[n]
+		return f, ok
+	}
+	return &Reader{find: find, dir: dir, files: map[uint32]*opened{}}
+}
+
+// find is the file of that number as far as it is on disk for certain.
+func (s *Store) find(number uint32) (File, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.books.files[number]
+	if f == nil {
+		return File{}, false
+	}
+	return f.File, true
 }
 
 func (r *Reader) name(number uint32) string { return filepath.Join(r.dir, record.FileName(number)) }
@@ -69,11 +87,11 @@ func (r *Reader) Body(x *journal.Fetch) ([]byte, error) {
 			File: r.name(x.Place.Segment), Offset: at, What: fmt.Sprintf("the body of job %d is not there", x.ID), Err: err,
 		}
 	}
-	f := r.list[x.Place.Segment]
-	if f == nil {
+	f, ok := r.find(x.Place.Segment)
+	if !ok {
 		return nil, damage(nil)
 	}
-	o, err := r.file(f)
+	o, err := r.file(&f)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, damage(err)
 	}
@@ -100,6 +118,7 @@ func (r *Reader) Body(x *journal.Fetch) ([]byte, error) {
 // file is a file of the list. Another one is closed for it if too many are open.
 func (r *Reader) file(x *File) (*opened, error) {
 	if o := r.files[x.Number]; o != nil {
+		o.size = x.Size // it may have grown
 		return o, nil
 	}
 	for n := range r.files {

@@ -86,6 +86,9 @@ type Life struct {
 	reader *bodies.Reader
 }
 
+// Reads are counters of what was read, by lanes.
+type Reads = bodies.Stats
+
 // errEnded tells that another owner has the bodies.
 var errEnded = errors.New("the bodies have another owner")
 
@@ -254,7 +257,7 @@ func (l *Life) Forget(at journal.Place, size uint32) {
 }
 
 // Reads tells what was read.
-func (l *Life) Reads() bodies.Stats { return l.reader.Stats() }
+func (l *Life) Reads() Reads { return l.reader.Stats() }
 
 // Ready makes a file to be written to, if none is open: until the next Write, Add waits for no disk.
 func (l *Life) Ready() error {
