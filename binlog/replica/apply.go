@@ -18,6 +18,7 @@ import (
 	"trellis/binlog/replica/entrylog"
 	"trellis/binlog/replica/internal/planted"
 	"trellis/binlog/replica/snapshot"
+	"trellis/binlog/spill"
 )
 
 // applier is the goroutine that applies entries that are committed. On a follower it feeds
@@ -98,7 +99,7 @@ func (a *applier) run() {
 			}
 			a.pendingTasks.Add(-1)
 		}
-		if more := a.standby != nil && a.standby.Tidy(); more || len(queue) > 0 {
+		if more := a.standby != nil && a.standby.Tidy(); more || a.node.bodies.tend() || len(queue) > 0 {
 			continue
 		}
 		select {
@@ -115,6 +116,7 @@ func (a *applier) end() {
 	if a.leadership != nil {
 		a.leadership.end()
 		a.node.opts.Queue.Retire(a.leadership)
+		a.node.bodies.end()
 	}
 }
 
@@ -146,12 +148,14 @@ func (a *applier) load() error {
 	a.standby, a.logBytes = nil, 0
 	a.loading.begin(meta.Bytes + a.node.log.SizeBehind(meta.Index))
 	if meta.Stamp != 0 {
-		if err := a.begin(meta.Stamp); err != nil {
+		to, err := a.begin(meta.Stamp, meta.Files)
+		if err != nil {
 			return err
 		}
-		if err := snapshot.Load(a.node.opts.FS, path, a.standby, a.loaded); err != nil {
+		if err := snapshot.Load(a.node.opts.FS, path, to, a.loaded); err != nil {
 			return err
 		}
+		a.node.bodies.whole()
 		a.standby.Strict()
 		a.standby.Stamp(meta.Stamp)
 		a.standby.Decided(meta.Decided)
@@ -167,12 +171,16 @@ func (a *applier) loaded(bytes int64) error {
 	if a.node.ended() {
 		return ErrClosed
 	}
-	return nil
+	return a.node.bodies.room(false)
 }
 
-func (a *applier) begin(start int64) (err error) {
-	a.standby, err = a.node.opts.Queue.Standby(start)
-	return err
+// begin begins a standby, and returns what is to be fed with a snapshot that has that list of body files.
+func (a *applier) begin(start int64, files []spill.File) (to snapshot.Standby, err error) {
+	a.node.bodies.halt()
+	if a.standby, err = a.node.opts.Queue.Standby(start); err != nil {
+		return nil, err
+	}
+	return a.node.bodies.begin(a.standby, files)
 }
 
 // retire takes the end of a leadership. If the queue has served in it, it has executed
@@ -342,9 +350,10 @@ func (a *applier) normal(e *raftpb.Entry) error {
 		return a.leadership.complete(h.Sequence)
 	}
 	if a.standby == nil {
-		if err := a.begin(h.Stamp); err != nil {
+		if _, err := a.begin(h.Stamp, nil); err != nil {
 			return err
 		}
+		a.node.bodies.whole()
 		a.standby.Strict()
 	}
 	a.standby.Stamp(max(a.state.Stamp, h.Stamp))
@@ -352,6 +361,9 @@ func (a *applier) normal(e *raftpb.Entry) error {
 		a.standby.Decided(h.Decided)
 	}
 	if err := a.records(); err != nil {
+		return err
+	}
+	if err := a.node.bodies.room(!a.again); err != nil {
 		return err
 	}
 	a.advance(&h)
@@ -442,6 +454,7 @@ func (a *applier) serve(term uint64) error {
 		return fmt.Errorf("serve: %w", err)
 	}
 	a.leadership, a.standby = l, nil
+	a.node.bodies.lead()
 	l.serving.Store(true)
 	a.node.inbox.wake()
 	a.node.opts.Log.Info("this node leads", "term", term)

@@ -18,7 +18,14 @@ func (n *Node) Backup(ctx context.Context, index uint64, w io.Writer) (snapshot.
 	}
 	meta, path := n.store.hold()
 	defer n.store.release(path)
-	return meta, snapshot.Send(n.opts.FS, path, n.pace(meta.Index, w))
+	plain, err := n.plain(path, &meta)
+	if err == nil {
+		err = n.sendFrom(path, &meta, plain, n.pace(meta.Index, w))
+	}
+	if plain != nil {
+		meta = *plain
+	}
+	return meta, err
 }
 
 // freshSnapshot waits until there is a snapshot with an entry, or until one that was begun

@@ -24,6 +24,7 @@ type Node struct {
 	opts      Options
 	log       *entrylog.Log
 	store     *store
+	bodies    *bodies
 	space     *space
 	clock     *clusterClock
 	inbox     *inbox
@@ -52,6 +53,7 @@ type Node struct {
 const (
 	entriesDir   = "entries"
 	snapshotsDir = "snapshots"
+	bodiesDir    = "bodies"
 )
 
 // Open opens a node's entry log and current snapshot. Errors are those of entrylog.Open
@@ -67,6 +69,9 @@ func Open(opts Options) (*Node, error) {
 		return nil, err
 	}
 	meta := n.store.current()
+	if n.bodies, err = openBodies(n, meta.Files); err != nil {
+		return nil, err
+	}
 	if err := n.openLog(&meta); err != nil {
 		return nil, err
 	}
@@ -143,6 +148,9 @@ func (n *Node) Run(ctx context.Context, t Transport) error {
 	go func() {
 		defer close(ended)
 		others.Wait() // they begin walks
+		if n.bodies.store != nil {
+			n.bodies.store.Close()
+		}
 		n.disk.Wait()
 		closed = n.log.Close()
 	}()

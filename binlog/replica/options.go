@@ -36,6 +36,10 @@ type Options struct {
 	// Queue is what is replicated.
 	Queue Queue
 
+	// Bodies is how many bytes bodies may take in memory, if Queue's standbys are Spilling: the others are in files of
+	// Dir/bodies only. Zero means that all are in memory, as they are again after a start without it.
+	Bodies int64
+
 	// Clock is the machine's. Nil means the system's.
 	Clock Clock
 

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -278,7 +279,9 @@ func TestASnapshotThatIsNotWantedIsRemoved(t *testing.T) {
 		Term: new(from.Status().Term), Snapshot: raftSnapshot(&meta),
 	}
 	var b bytes.Buffer
-	if err := from.store.send(m.GetSnapshot().GetMetadata(), &b); err != nil {
+	held, path := from.store.hold()
+	defer from.store.release(path)
+	if err := cmp.Or(isCurrent(&held, m.GetSnapshot().GetMetadata()), from.sendFrom(path, &held, nil, &b)); err != nil {
 		t.Fatal(err)
 	}
 	if err := to.running().Snapshot(m, &b); err != nil {

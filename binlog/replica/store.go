@@ -3,7 +3,6 @@ package replica
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"sync"
@@ -11,6 +10,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"trellis/binlog/replica/snapshot"
+	"trellis/binlog/spill"
 	"trellis/binlog/vfs"
 )
 
@@ -26,12 +26,18 @@ type store struct {
 	mu      sync.Mutex
 	meta    snapshot.Meta // the current one; Index 0 if there is none
 	path    string
-	reading map[string]int // readers of a snapshot's directory, by its path
+	reading map[string]*reading // by the path of a snapshot's directory
+}
+
+// reading is a snapshot that somebody reads or sends.
+type reading struct {
+	readers int
+	files   []spill.File
 }
 
 // openStore finds the current snapshot. A node that is about to join has none.
 func openStore(fsys vfs.FS, dir string) (*store, error) {
-	s := &store{fs: fsys, dir: dir, turn: make(chan struct{}, 1), reading: map[string]int{}}
+	s := &store{fs: fsys, dir: dir, turn: make(chan struct{}, 1), reading: map[string]*reading{}}
 	var err error
 	if s.meta, s.path, err = snapshot.Current(fsys, dir); err != nil && !errors.Is(err, snapshot.ErrNone) {
 		return nil, err
@@ -51,16 +57,38 @@ func (s *store) current() snapshot.Meta {
 func (s *store) hold() (snapshot.Meta, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reading[s.path]++
+	r := s.reading[s.path]
+	if r == nil {
+		r = &reading{files: s.meta.Files}
+		s.reading[s.path] = r
+	}
+	r.readers++
 	return s.meta, s.path
 }
 
 func (s *store) release(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.reading[path]--; s.reading[path] == 0 {
+	r := s.reading[path]
+	if r.readers--; r.readers == 0 {
 		delete(s.reading, path)
 	}
+}
+
+// lists are the numbers of the body files of the current snapshot, and of those that are read or sent.
+func (s *store) lists() (numbers []uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	add := func(files []spill.File) {
+		for i := range files {
+			numbers = append(numbers, files[i].Number)
+		}
+	}
+	add(s.meta.Files)
+	for _, r := range s.reading {
+		add(r.files)
+	}
+	return numbers
 }
 
 // setCurrent has the pointer name a snapshot that is complete, and removes older ones
@@ -85,7 +113,7 @@ func (s *store) remove(path string) error {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
 	s.mu.Lock()
-	used := path == s.path || s.reading[path] > 0
+	used := path == s.path || s.reading[path] != nil
 	s.mu.Unlock()
 	if used {
 		return nil
@@ -93,14 +121,12 @@ func (s *store) remove(path string) error {
 	return snapshot.Remove(s.fs, s.dir, path)
 }
 
-// send writes the snapshot of an entry, if it is the current one.
-func (s *store) send(m *raftpb.SnapshotMetadata, w io.Writer) error {
-	meta, path := s.hold()
-	defer s.release(path)
+// isCurrent is an error if a snapshot is not that of an entry which was current a moment before.
+func isCurrent(meta *snapshot.Meta, m *raftpb.SnapshotMetadata) error {
 	if meta.Index != m.GetIndex() {
 		return fmt.Errorf("the snapshot of entry %d is gone; that of entry %d comes next", m.GetIndex(), meta.Index)
 	}
-	return snapshot.Send(s.fs, path, w)
+	return nil
 }
 
 // raftSnapshot is a snapshot as raft has it: without data, which the files hold.

@@ -95,6 +95,10 @@ func (c *collected) add(r *journal.Record, h *journal.Hold) error {
 	// that have them already.
 	c.bodies = append(c.bodies, r.Body...)
 	x.record.Body = c.bodies[at:len(c.bodies):len(c.bodies)]
+	if r.Absent != nil {
+		absent := *r.Absent
+		x.record.Absent = &absent
+	}
 	c.jobs = append(c.jobs, x)
 	return nil
 }

@@ -85,7 +85,7 @@ func (a *applier) considerSnapshot() {
 		a.endWalk()
 		return
 	}
-	long := a.logBytes > max(a.node.opts.SnapshotBytes, a.node.store.current().Bytes)
+	long := a.logBytes+a.node.bodies.empty() > max(a.node.opts.SnapshotBytes, a.node.store.current().Bytes)
 	if a.snapshotsOff || !long && !a.snapshotWanted || a.standby == nil && a.leadership == nil || !a.walkLock.TryLock() {
 		return
 	}
@@ -103,6 +103,7 @@ func (a *applier) considerSnapshot() {
 	a.node.disk.Go(func() {
 		defer a.walkLock.Unlock()
 		w.run()
+		a.node.bodies.remove()
 	})
 }
 
@@ -174,6 +175,7 @@ func (w *walk) write() (x extent, meta snapshot.Meta, err error) {
 			err = errors.Join(err, e)
 		}
 	}()
+	walk := n.bodies.walk()
 	if err := w.jobs(sw, newTurns(w.cancel)); err != nil {
 		return x, meta, err
 	}
@@ -189,6 +191,9 @@ func (w *walk) write() (x extent, meta snapshot.Meta, err error) {
 	if err := w.redo(sw, x.meta.Index, newTurns(w.cancel)); err != nil {
 		return x, meta, err
 	}
+	if x.meta.Files, err = n.bodies.seal(sw.Files()); err != nil {
+		return x, meta, err
+	}
 	meta, path, err := sw.Finish(x.meta)
 	if err != nil {
 		return x, meta, err
@@ -196,7 +201,11 @@ func (w *walk) write() (x extent, meta snapshot.Meta, err error) {
 	if w.void() {
 		return x, meta, errVoid
 	}
-	return x, meta, n.store.setCurrent(meta, path)
+	if err := n.store.setCurrent(meta, path); err != nil {
+		return x, meta, err
+	}
+	n.bodies.current(walk)
+	return x, meta, nil
 }
 
 func (w *walk) void() bool {

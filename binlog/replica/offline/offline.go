@@ -17,6 +17,7 @@ import (
 	"trellis/binlog/replica/entrylog"
 	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/snapshot"
+	"trellis/binlog/spill"
 	"trellis/binlog/vfs"
 )
 
@@ -133,7 +134,16 @@ func recoverInto(fsys vfs.FS, from string, w *snapshot.Writer, m *snapshot.Meta,
 	defer func() { err = errors.Join(err, log.Close()) }()
 	made.Damage.Log = damage
 	c := w.Copier()
-	if err := snapshot.Load(fsys, path, c, nil); err != nil && !(skip && errors.As(err, &made.Damage.Snapshot)) {
+	bodies := spill.NewReader(fsys, filepath.Join(from, bodiesDir), old.Files)
+	defer func() { err = errors.Join(err, bodies.Close()) }()
+	lost := func(err error) error { // of one job
+		if skip && (made.Damage.Snapshot != nil || errors.As(err, &made.Damage.Snapshot)) {
+			return nil
+		}
+		return err
+	}
+	err = snapshot.Load(fsys, path, snapshot.Filled(c, bodies, lost), nil)
+	if err != nil && !(skip && errors.As(err, &made.Damage.Snapshot)) {
 		return err
 	}
 	if err := c.Err(); err != nil {
@@ -169,6 +179,7 @@ func recoverInto(fsys vfs.FS, from string, w *snapshot.Writer, m *snapshot.Meta,
 const (
 	entriesDir   = "entries"
 	snapshotsDir = "snapshots"
+	bodiesDir    = "bodies"
 )
 
 // build makes a directory whose first snapshot is what fill writes. fill sets Highest, the
