@@ -37,6 +37,8 @@ type rig struct {
 	newest  []uint32             // version of entries that a member reads; 0 for that of the program
 	trunks  map[int]uint16       // version of what trunks carry that a member speaks, if it is not that of the program
 	runs    []*running           // nil of those that do not run
+	bodies  int64                // bytes that bodies may take in the memory of members that are started
+	every   int64                // bytes of entries between snapshots; 0 for the default
 }
 
 // running is a member that runs.
@@ -61,8 +63,15 @@ func newCutRig(t *testing.T, size int) *rig {
 func newRigOf(t *testing.T, cut bool, newest ...uint32) *rig {
 	t.Helper()
 	r := &rig{t: t, net: newNetwork(!cut), newest: newest, trunks: map[int]uint16{}}
+	r.startAll()
+	return r
+}
+
+// startAll starts as many members as there are versions, which are the first.
+func (r *rig) startAll() {
+	t := r.t
 	var listeners []net.Listener
-	for i := range newest {
+	for i := range r.newest {
 		l := listenLocally(t)
 		listeners = append(listeners, l)
 		r.nodes = append(r.nodes, member.Node{Name: fmt.Sprint("n", i+1), Addr: l.Addr().String()})
@@ -86,7 +95,6 @@ func newRigOf(t *testing.T, cut bool, newest ...uint32) *rig {
 	for i, l := range listeners {
 		r.run(r.nodes[i], r.nodes, l)
 	}
-	return r
 }
 
 // stop ends a member, and returns the error of its Run.
@@ -134,7 +142,7 @@ func (r *rig) start(i int, nodes []member.Node, l net.Listener) {
 	log := slog.New(slog.NewTextHandler(r.t.Output(), nil))
 	hang := make(chan chan struct{}, 1)
 	q := NewQueue(QueueConfig{
-		Engine: engine.Config{MaxJobSize: 1 << 16, Info: engine.Info{Usage: func() (user, system time.Duration) {
+		Engine: engine.Config{MaxJobSize: 1 << 16, Limits: engine.Limits{Bodies: r.bodies}, Info: engine.Info{Usage: func() (user, system time.Duration) {
 			select {
 			case gate := <-hang:
 				<-gate
@@ -158,7 +166,8 @@ func (r *rig) start(i int, nodes []member.Node, l net.Listener) {
 		q.trunks = v
 	}
 	m, err := Open(Config{
-		Dir: r.dirs[i], Self: self, Nodes: nodes, Listener: l, Queue: q, Log: log, Dial: r.net.dialer(self.Addr), Node: replica.Options{Newest: r.newest[i]},
+		Dir: r.dirs[i], Self: self, Nodes: nodes, Listener: l, Queue: q, Log: log, Dial: r.net.dialer(self.Addr),
+		Node: replica.Options{Newest: r.newest[i], Bodies: r.bodies, SnapshotBytes: r.every},
 	})
 	if err != nil {
 		r.t.Fatal(err)

@@ -211,7 +211,7 @@ func (m *Member) prepare(id member.Identity) error {
 	if err := m.closeFirst(); err != nil {
 		return err
 	}
-	for _, name := range []string{"entries", "snapshots"} {
+	for _, name := range []string{"entries", "snapshots", "bodies"} {
 		if err := vfs.RemoveAll(m.cfg.fs(), filepath.Join(m.cfg.Dir, name)); err != nil {
 			return fmt.Errorf("preparing %s: %w", m.cfg.Dir, err)
 		}

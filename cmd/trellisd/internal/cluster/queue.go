@@ -16,6 +16,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/binlog/replica"
+	"trellis/binlog/spill"
 	"trellis/engine"
 	"trellis/reactor"
 )
@@ -67,6 +68,8 @@ type Queue struct {
 	// changed is called when Serving may tell something else. It must not block. Set before
 	// the node runs.
 	changed func()
+
+	life atomic.Pointer[spill.Life] // where bodies are that are not in memory; nil if all are
 
 	holding     sync.Mutex  // held by Hold, and when a held server loses its engine
 	numbersTold atomic.Bool // numbers of loops may be gone
@@ -137,6 +140,9 @@ func (q *Queue) Standby(start int64) (replica.Standby, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.engine, q.follower, q.start = e, e.Follow(engine.Always), start
+	if q.cfg.Engine.Limits.Bodies > 0 {
+		return spilling{fed{q.follower, q}, e}, nil
+	}
 	return fed{q.follower, q}, nil
 }
 
@@ -467,11 +473,30 @@ func (q *Queue) Digest(stamp int64) replica.Digest {
 		return replica.Digest{}
 	}
 	d := journal.NewDigester(math.MaxInt64, stamp) // clocks of members differ, so that delays must not matter
+	var bodies *spill.Reader
+	if l := q.life.Load(); l != nil {
+		bodies = l.Reader(nil)
+		defer bodies.Close()
+	}
+	var cold []coldJob
+	add := func(r *journal.Record, h *journal.Hold) error {
+		if r.Absent == nil {
+			return d.Add(r, h)
+		}
+		cold = append(cold, coldOf(r, h)) // a walk does not wait for a disk
+		return nil
+	}
 	for from := uint64(1); from != 0; {
 		var err error
-		if from, err = e.Walk(from, digestSlice, d.Add); err != nil {
+		if from, err = e.Walk(from, digestSlice, add); err != nil {
 			return replica.Digest{}
 		}
+		for i := range cold {
+			if err := cold[i].sum(d, bodies); err != nil {
+				return replica.Digest{}
+			}
+		}
+		cold = cold[:0]
 		runtime.Gosched() // loops have work to do
 	}
 	if err := e.Settings(d.AddSetting); err != nil {
