@@ -231,10 +231,10 @@ func (e *Shards) evictTo(low, high int64, most int) (freed int64, more bool) {
 		sh.lock(&tx, clock.Always)
 		n, looked, left := sh.evict(durable, total-freed-least, min(most, evictLook))
 		sh.unlock(&tx)
+		freed += n
 		if !e.copies.hand() {
 			return freed, true
 		}
-		freed += n
 		most -= looked
 		if bytes[fullest] -= n; !left {
 			bytes[fullest] = 0

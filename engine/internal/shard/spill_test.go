@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/arena"
 )
 
 // bodyFiles are those of a member. What is in them is in bodies of its journal.
@@ -330,16 +331,17 @@ func TestABodyThatAReplyRefersToStaysAlthoughItIsCopied(t *testing.T) {
 	}
 }
 
-// Under one lock no more is copied than 64 KiB, or one large body, and who has enough is given no more.
+// Under one lock no more is copied than 64 KiB, or one large body, and who has enough is given no more. What was given
+// is told.
 func TestLittleIsCopiedUnderOneLock(t *testing.T) {
 	put := "put 0 0 9 5000\r\n" + strings.Repeat("x", 5000)
 	s, _, _ := memberWith(slices.Repeat([]string{put}, 30)...)
 	defer s.engine.Discard()
 	n := 0
 	s.engine.copies = &copies{give: func(r *journal.Record) bool { n++; return false }}
-	_, more := s.engine.evictTo(0, 0, everyEvict)
-	if s.engine.copies = nil; n*5000 > copyMost || n < 5 || !more {
-		t.Errorf("%d bodies of 5000 bytes are copied, more: %v", n, more)
+	freed, more := s.engine.evictTo(0, 0, everyEvict)
+	if s.engine.copies = nil; n*5000 > copyMost || n < 5 || !more || freed != int64(n)*arena.Footprint(5000) {
+		t.Errorf("%d bodies of 5000 bytes are copied, %d bytes are told, more: %v", n, freed, more)
 	}
 }
 
