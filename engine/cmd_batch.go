@@ -59,7 +59,7 @@ func (s *Session) handedBatch(id uint64, pos journal.Pos, count int, now Time, o
 func (b batching) turn(s *Session, now Time, out *Output) Outcome {
 	_, more, err := b.Turn(&s.loop.tx, now, out)
 	if load := awaited(err); load != nil {
-		return s.park(b, load)
+		return s.park(now, b, load)
 	}
 	switch {
 	case more:

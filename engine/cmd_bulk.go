@@ -16,7 +16,7 @@ func (s *Session) bulk(now Time, b *shard.Bulk, reply string, err error, out *Ou
 		n, more, err = b.Turn(&s.loop.tx, now, out)
 	}
 	if load := awaited(err); load != nil {
-		return s.park(&bulking{*b, reply}, load)
+		return s.park(now, &bulking{*b, reply}, load)
 	}
 	switch {
 	case more:

@@ -6,20 +6,20 @@ import "trellis/codec"
 
 func (s *Session) delete(now Time, cmd *codec.Command, out *Output) Outcome {
 	err := s.loop.tx.Delete(now, cmd.ID, &s.client, s.onlyWorks(), out)
-	return s.changed(err, cmd, out, codec.ReplyDeleted)
+	return s.changed(now, err, cmd, out, codec.ReplyDeleted)
 }
 
 func (s *Session) release(now Time, cmd *codec.Command, out *Output) Outcome {
 	err := s.loop.tx.Release(now, cmd.ID, &s.client, cmd.Pri, cmd.Delay, out)
-	return s.changed(err, cmd, out, codec.ReplyReleased)
+	return s.changed(now, err, cmd, out, codec.ReplyReleased)
 }
 
 func (s *Session) bury(now Time, cmd *codec.Command, out *Output) Outcome {
 	err := s.loop.tx.Bury(now, cmd.ID, &s.client, cmd.Pri, out)
-	return s.changed(err, cmd, out, codec.ReplyBuried)
+	return s.changed(now, err, cmd, out, codec.ReplyBuried)
 }
 
 func (s *Session) kickJob(now Time, cmd *codec.Command, out *Output) Outcome {
 	err := s.loop.tx.KickJob(now, cmd.ID, out)
-	return s.changed(err, cmd, out, codec.ReplyKicked)
+	return s.changed(now, err, cmd, out, codec.ReplyKicked)
 }

@@ -25,7 +25,7 @@ func (s *Session) moveJob(now Time, cmd *codec.Command, out *Output) Outcome {
 func (m movingJob) turn(s *Session, now Time, out *Output) Outcome {
 	err := s.loop.tx.MoveJob(now, m.id, &s.client, m.to, out)
 	if load := awaited(err); load != nil {
-		return s.park(m, load)
+		return s.park(now, m, load)
 	}
 	if errors.Is(err, journal.ErrRoom) {
 		return s.awaitRoom(m)

@@ -20,7 +20,7 @@ func (s *Session) peek(now Time, cmd *codec.Command, out *Output) Outcome {
 	if load := awaited(err); load != nil {
 		again := retry(*cmd)
 		again.Tube, again.Body = nil, nil
-		return s.park(&again, load)
+		return s.park(now, &again, load)
 	}
 	out.Answer(err, "")
 	return Done
@@ -52,7 +52,7 @@ func (p peeking) turn(s *Session, now Time, out *Output) Outcome {
 	if load := awaited(err); load != nil {
 		again := p
 		again.tube = bytes.Clone(p.tube) // its memory is the command's
-		return s.park(&again, load)
+		return s.park(now, &again, load)
 	}
 	out.Answer(err, "")
 	return Done
@@ -67,7 +67,7 @@ func (p peekingReserved) turn(s *Session, now Time, out *Output) Outcome {
 		return s.yield(p)
 	}
 	if load := awaited(err); load != nil {
-		return s.park(p, load)
+		return s.park(now, p, load)
 	}
 	out.Answer(err, "")
 	return Done

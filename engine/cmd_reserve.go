@@ -32,7 +32,7 @@ func (s *Session) parkReserve(load *loads.Wait, until, now Time) Outcome {
 	if s.client.Flags&(isAged|isWaiting) == 0 {
 		w.since = now // otherwise it is the same wait as before
 	}
-	return s.park(nil, load)
+	return s.park(now, nil, load)
 }
 
 // waitsUntil is how long a reserve waits that would wait until a time.
@@ -56,7 +56,7 @@ func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome 
 	if works {
 		s.becomeWorker()
 	}
-	return s.changed(err, cmd, out, "")
+	return s.changed(now, err, cmd, out, "")
 }
 
 func (s *Session) becomeWorker() {

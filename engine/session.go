@@ -3,6 +3,7 @@ package engine
 import (
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/clock"
 	"trellis/engine/internal/loads"
 	"trellis/engine/internal/queue"
 	"trellis/engine/internal/reply"
@@ -169,6 +170,7 @@ func (s *Session) resume(now Time, out *Output) Outcome {
 	w := s.wait
 	if load := w.load; load != nil {
 		w.load = nil
+		s.loop.wheel.Cancel(&w.timer)
 		outcome := s.resume(now, out)
 		switch {
 		case w.load == load: // it waits for more
@@ -242,7 +244,7 @@ type wait struct {
 	grant   *grantee    // of a restricted session
 	task    task        // what Resume goes on with; nil while the session waits for a job, or for the body of one
 	load    *loads.Wait // what it waits for, if that is bodies; otherwise nil
-	timer   queue.Timer // of a session that waits for a job, in the loop's wheel
+	timer   queue.Timer // of a session that waits for a job, or for bodies, in the loop's wheel
 	since   Time        // when the wait for a job began
 	until   Time        // when the client's time-out ends
 	soon    Time        // when the safety margin of one of its jobs begins
@@ -282,11 +284,27 @@ func awaited(err error) *loads.Wait {
 	return w
 }
 
+// How long bodies are waited for: after lateLoad that is counted, after lateLoad and deadLoad given up.
+const (
+	lateLoad = clock.Second
+	deadLoad = 9 * clock.Second
+)
+
 // park makes the session go on with a task, nil for a reserve, when bodies were loaded.
-func (s *Session) park(t task, load *loads.Wait) Outcome {
+func (s *Session) park(now Time, t task, load *loads.Wait) Outcome {
 	w := s.waiter()
 	w.task, w.load = t, load
+	s.loop.schedule(&w.timer, now+lateLoad, now)
 	return Wait
+}
+
+// overdue is called when the session has waited for bodies for long.
+func (w *wait) overdue(now Time) {
+	if w.load.Late() {
+		w.session.loop.schedule(&w.timer, now+deadLoad, now)
+	} else {
+		w.load.GiveUp()
+	}
 }
 
 // leaveLoads ends a wait for bodies, whoever is to go on or not.
@@ -294,6 +312,7 @@ func (s *Session) leaveLoads() {
 	if s.wait != nil && s.wait.load != nil {
 		s.wait.load.Leave()
 		s.wait.load = nil
+		s.loop.wheel.Cancel(&s.wait.timer)
 	}
 }
 

@@ -142,7 +142,7 @@ func (s *Session) manage(now Time, cmd *codec.Command, out *Output) Outcome {
 
 // changed ends a command that was to change one job: it appends the reply, or why the change was not made, or
 // has the command executed again when the journal has room.
-func (s *Session) changed(err error, cmd *codec.Command, out *Output, reply string) Outcome {
+func (s *Session) changed(now Time, err error, cmd *codec.Command, out *Output, reply string) Outcome {
 	if err == nil {
 		out.Reply(reply)
 		return Done
@@ -154,7 +154,7 @@ func (s *Session) changed(err error, cmd *codec.Command, out *Output, reply stri
 	}
 	again := retry(*cmd)
 	if again.Tube, again.Body = nil, nil; load != nil {
-		return s.park(&again, load)
+		return s.park(now, &again, load)
 	}
 	return s.awaitRoom(&again)
 }

@@ -121,6 +121,10 @@ func (s *Session) handed(now Time) {
 func (w *wait) Expire(at int64) (done bool) {
 	s, now := w.session, Time(at)
 	s.loop.budget -= expireCost
+	if w.load != nil {
+		w.overdue(now)
+		return true
+	}
 	if soon, waits := s.loop.tx.Margin(now, &s.client); waits {
 		w.soon = soon
 		if min(w.until, w.soon) > now {
@@ -161,7 +165,7 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 			}
 		} else if has, err := s.loop.tx.Handed(now, id, &s.client, w.pos, s.informed(), out); has {
 			if err != nil {
-				return s.notTold(id, err, out)
+				return s.notTold(now, id, err, out)
 			}
 			return Done
 		}
@@ -184,10 +188,10 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 
 // notTold ends the turn of a reserve which has the job with the id: its client is not told of that before the body is
 // in memory, or the reply is another one.
-func (s *Session) notTold(id uint64, err error, out *Output) Outcome {
+func (s *Session) notTold(now Time, id uint64, err error, out *Output) Outcome {
 	if load := awaited(err); load != nil {
 		s.wait.id = id
-		return s.park(nil, load)
+		return s.park(now, nil, load)
 	}
 	out.Answer(err, "")
 	return Done

@@ -9,6 +9,7 @@
 //	list := t.Asked(list)               // with no shard locked: what is to be fetched
 //	t.End(id, nil)                      // the body is in memory, or nobody needs it any more; or why it cannot be
 //	owner.Loaded(w)                     // the last of the wait's loads has ended
+//	w.GiveUp()                          // or its owner has waited for too long
 //	w.Leave()                           // the command was executed again, or never will be
 //
 // # Invariants
@@ -16,8 +17,9 @@
 //   - A body that several want is fetched once.
 //   - Whoever waits hangs on the load, not on the job: a wait ends, whatever has become of the job.
 //   - A body that was loaded for somebody is awaited until the last of them has left: it must not leave memory.
-//   - What waits are for is bounded: they are admitted first come, first served, each whole or not at all. One that is
-//     alone is always admitted, however much it is for.
+//   - What waits are for is bounded, together with what clients are being sent: they are admitted first come, first
+//     served, each whole or not at all. One that is alone is admitted, however much it is for, unless clients are being
+//     sent three times that bound: slow ones make others wait for each other before they make them wait for nothing.
 //   - A failure is known until the last who waited for it has left. Who comes then tries anew.
 //
 // # Locks

@@ -27,7 +27,10 @@ type Table struct {
 	asked []journal.Fetch // of the loads that are under way: those that nobody fetches yet
 	turns uint64          // waits that there ever were
 	ahead int             // loads under way for which nobody waits
+	waits int             // that nobody has left
+	late  int             // of them, those of which Late was told
 	bytes int64           // of bodies that admitted waits are for
+	sent  int64           // of bodies that clients are being sent
 	queue []*Wait         // waits that are not admitted, first come, first served
 	size  atomic.Int64    // of byID; written with mu held
 }
@@ -40,8 +43,9 @@ type load struct {
 	waits []*Wait // of those who have not left
 }
 
-// Open makes t, which is zero, a table without loads. Waits may be for so many bytes of bodies together, or for those
-// of one that is alone.
+// Open makes t, which is zero, a table without loads. Waits may be for so many bytes of bodies together with what
+// clients are being sent, or for those of one that is alone, while clients are being sent no more than three times
+// that.
 func (t *Table) Open(most int64, sender Sender) { t.most, t.sender = most, sender }
 
 // Wait is a new wait, for no body yet.
@@ -49,6 +53,7 @@ func (t *Table) Wait(owner Owner) *Wait {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.turns++
+	t.waits++
 	return &Wait{table: t, owner: owner, turn: t.turns}
 }
 
@@ -70,13 +75,18 @@ func (t *Table) Ahead(f journal.Fetch, most int) bool {
 
 // begin asks for a body that is not on its way. The lock is held.
 func (t *Table) begin(f journal.Fetch) *load {
-	l := &load{fetch: f}
+	l := t.add(&load{fetch: f})
+	t.asked = append(t.asked, f)
+	return l
+}
+
+// add puts a load into the table. The lock is held.
+func (t *Table) add(l *load) *load {
 	if t.byID == nil {
 		t.byID = make(map[uint64]*load)
 	}
-	t.byID[f.ID] = l
+	t.byID[l.fetch.ID] = l
 	t.size.Store(int64(len(t.byID)))
-	t.asked = append(t.asked, f)
 	return l
 }
 
@@ -111,10 +121,14 @@ func (t *Table) End(id uint64, err error) {
 func (t *Table) end(id uint64, err error) (done []*Wait) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	l := t.byID[id]
-	if l == nil || l.ended {
-		return nil
+	if l := t.byID[id]; l != nil && !l.ended {
+		done = t.endLoad(l, err)
 	}
+	return done
+}
+
+// endLoad ends a load that is under way, and returns whose last one that was. The lock is held.
+func (t *Table) endLoad(l *load, err error) (done []*Wait) {
 	l.ended, l.err = true, err
 	if l.fetch.Lane == journal.Ahead {
 		t.ahead--
@@ -156,6 +170,13 @@ func (t *Table) Failed(id uint64) error {
 	return nil
 }
 
+// Waits is how many waits there are that nobody has left, and for how many of them Late was called.
+func (t *Table) Waits() (all, late int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.waits, t.late
+}
+
 // Waiting is how many bytes of bodies waits are for, and how many waits are not admitted.
 func (t *Table) Waiting() (bytes int64, queued int) {
 	t.mu.Lock()
@@ -163,11 +184,37 @@ func (t *Table) Waiting() (bytes int64, queued int) {
 	return t.bytes, len(t.queue)
 }
 
+// Sent counts n more bytes of bodies that clients are being sent and that cannot leave memory, or fewer.
+func (t *Table) Sent(n int64) {
+	if t.countSent(n) {
+		t.sender.Wake()
+	}
+}
+
+// countSent is Sent, and reports whether waits were admitted.
+func (t *Table) countSent(n int64) (asks bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.sent += n; n < 0 && len(t.queue) > 0 {
+		t.admit()
+		return len(t.asked) > 0
+	}
+	return false
+}
+
+// admits reports whether there is room for a wait.
+func (t *Table) admits(w *Wait) bool {
+	if t.bytes == 0 && t.sent <= 3*t.most {
+		return true // it is alone: slow clients do not stop all others at once
+	}
+	return t.bytes+t.sent+w.bytes <= t.most
+}
+
 // admit begins the loads of waits in the order in which they came, as far as there is room. The lock is held.
 func (t *Table) admit() {
 	for len(t.queue) > 0 {
 		w := t.queue[0]
-		if t.bytes > 0 && t.bytes+w.bytes > t.most {
+		if !t.admits(w) {
 			return
 		}
 		t.queue = slices.Delete(t.queue, 0, 1)

@@ -195,3 +195,85 @@ func TestWaitsAreAdmittedInTheirOrderAndWhole(t *testing.T) {
 		t.Errorf("%d bytes, %d waits, %d loads are left", bytes, queued, table.Len())
 	}
 }
+
+// What clients are being sent takes room from those who wait. One that is alone is admitted all the same, until that is
+// three times the room.
+func TestWhatClientsAreBeingSentTakesRoom(t *testing.T) {
+	var table Table
+	var a owner
+	var s woken
+	table.Open(10, &s)
+	add := func(id uint64) *Wait {
+		w := table.Wait(&a)
+		w.Add(fetch(id))
+		return w
+	}
+	table.Sent(12)
+	first, second := add(1), add(2)
+	if got := table.ids(); !slices.Equal(got, []uint64{1}) {
+		t.Errorf("%v are asked for", got)
+	}
+	if table.Sent(-4); s.n != 1 || !slices.Equal(table.ids(), []uint64{2}) {
+		t.Errorf("when there is room it is told %d times", s.n)
+	}
+	table.Sent(23)
+	first.Leave()
+	second.Leave()
+	third := add(3)
+	if got := table.ids(); len(got) != 0 {
+		t.Errorf("%v are asked for while clients are sent too much", got)
+	}
+	if table.Sent(-1); s.n != 2 || !slices.Equal(table.ids(), []uint64{3}) {
+		t.Errorf("then it is told %d times", s.n)
+	}
+	third.Leave()
+}
+
+// Who has waited for too long gets what has failed, and those who wait for the same. What others have asked for while it
+// was not admitted it waits for with them, and makes room for those behind it.
+func TestWhoGivesUpWaitsNoMore(t *testing.T) {
+	var table Table
+	var a owner
+	var s woken
+	table.Open(2, &s)
+	var waits []*Wait
+	for _, ids := range [][]uint64{{1, 2}, {2, 3, 4}, {5}} {
+		w := table.Wait(&a)
+		var list []journal.Fetch
+		for _, id := range ids {
+			list = append(list, fetch(id))
+		}
+		w.Add(list...)
+		waits = append(waits, w)
+	}
+	table.ids()
+	waits[1].GiveUp()
+	if len(a.told) != 0 || table.Failed(3) == nil || table.Failed(2) != nil {
+		t.Errorf("%d are told; failed have 3: %v, and 2: %v", len(a.told), table.Failed(3), table.Failed(2))
+	}
+	waits[0].GiveUp()
+	if len(a.told) != 2 || !errors.Is(table.Failed(2), journal.ErrHangs) {
+		t.Errorf("%d are told; 2 has failed: %v", len(a.told), table.Failed(2))
+	}
+	waits[0].GiveUp()
+	waits[2].Late()
+	if waits[2].Late() || len(a.told) != 2 {
+		t.Error("it is late, or given up, twice")
+	}
+	if all, late := table.Waits(); all != 3 || late != 1 {
+		t.Errorf("%d wait, %d of them for long", all, late)
+	}
+	for _, w := range waits {
+		w.Leave()
+	}
+	if got := table.ids(); !slices.Equal(got, []uint64{5}) {
+		t.Errorf("%v are asked for behind it", got)
+	}
+	for id := range uint64(6) {
+		table.End(id, nil)
+	}
+	all, late := table.Waits()
+	if bytes, queued := table.Waiting(); all+late+queued+table.Len() != 0 || bytes != 0 {
+		t.Errorf("%d waits, %d late, %d queued, %d loads, %d bytes are left", all, late, queued, table.Len(), bytes)
+	}
+}

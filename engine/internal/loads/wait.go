@@ -23,7 +23,18 @@ type Wait struct {
 	list  []journal.Fetch // of a wait that is not admitted: its loads
 	need  int64           // bytes of all bodies that its command needs, 0 for those that it waits for
 	bytes int64           // that it is admitted with
+
+	stage stage
 }
+
+// stage says how the owner of a wait stands: waits -> late (Late) -> left (Leave), or at once.
+type stage uint8
+
+const (
+	waits stage = iota
+	late
+	left
+)
 
 // Error implements error.
 func (w *Wait) Error() string { return "bodies are not in memory" }
@@ -81,6 +92,62 @@ func (w *Wait) begin(list []journal.Fetch) {
 // Len is how many bodies it is for.
 func (w *Wait) Len() int { return len(w.loads) + len(w.list) }
 
+// Late says that the owner has waited for long. It returns false if that was said before.
+func (w *Wait) Late() bool {
+	t := w.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w.stage != waits {
+		return false
+	}
+	w.stage = late
+	t.late++
+	return true
+}
+
+// GiveUp says that the owner has waited for too long. What it waits for ends as if the disk hung, for all who wait for
+// that; what others have begun to fetch meanwhile, while this wait was not admitted, it waits for with them.
+func (w *Wait) GiveUp() {
+	done, asks := w.table.giveUp(w)
+	for _, x := range done {
+		x.owner.Loaded(x)
+	}
+	if asks {
+		w.table.sender.Wake()
+	}
+}
+
+// giveUp is GiveUp, and returns whose last loads have ended, and whether others were admitted.
+func (t *Table) giveUp(w *Wait) (done []*Wait, asks bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w.list == nil {
+		for _, l := range slices.Clone(w.loads) {
+			if !l.ended {
+				done = append(done, t.endLoad(l, journal.ErrHangs)...)
+			}
+		}
+		return done, false
+	}
+	t.queue = slices.DeleteFunc(t.queue, func(x *Wait) bool { return x == w })
+	w.left = 0
+	for _, f := range w.list {
+		l := t.byID[f.ID]
+		if l == nil || l.ended {
+			l = t.add(&load{fetch: f, ended: true, err: journal.ErrHangs})
+		} else {
+			w.left++
+		}
+		l.waits = append(l.waits, w)
+		w.loads = append(w.loads, l)
+	}
+	if w.list, w.bytes = nil, 0; w.left == 0 {
+		done = []*Wait{w}
+	}
+	t.admit()
+	return done, len(t.asked) > 0
+}
+
 // Leave ends the wait, whether all of its loads have ended or not: nobody waits for them, and the bodies need not stay
 // in memory, unless others wait. Afterwards nothing has a part of it. It may be called twice.
 func (w *Wait) Leave() {
@@ -104,6 +171,13 @@ func (t *Table) leave(w *Wait) (asks bool) {
 		t.forget(l)
 	}
 	w.loads = nil
+	if w.stage == late {
+		t.late--
+	}
+	if w.stage != left {
+		t.waits--
+	}
+	w.stage = left
 	t.admit()
 	return len(t.asked) > 0
 }

@@ -2,7 +2,9 @@ package shard
 
 import (
 	"trellis/codec"
+	"trellis/engine/internal/arena"
 	"trellis/engine/internal/reply"
+	"trellis/engine/internal/resident"
 )
 
 // pinnedSize is the size in bytes from which on a body is sent from where it lies:
@@ -22,20 +24,33 @@ type pin struct {
 	key    bodyKey
 	count  int  // Bodies that are not released
 	orphan bool // the job is gone: the last Unpin frees the body
+
+	entry resident.Entry // of the body, that Evict has come to: the last Unpin adds it again. It may be zero
 }
 
 // Unpin implements [reply.Pin].
 func (p *pin) Unpin() {
+	if sh := p.shard; p.unpin() && sh.residents != nil {
+		sh.shared.loads.Sent(-arena.Footprint(p.key.size))
+	}
+}
+
+// unpin is Unpin, and reports whether it was the last one.
+func (p *pin) unpin() bool {
 	sh := p.shard
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if p.count--; p.count > 0 {
-		return
+		return false
 	}
 	delete(sh.pins, p.key)
-	if p.orphan {
+	switch {
+	case p.orphan:
 		sh.freeBlock(p.key.body, p.key.size)
+	case p.entry.ID != 0 && !sh.shared.discarded.Load() && sh.placeRoom() == nil: // without an entry it stays in memory
+		sh.residents.Add(p.entry, false)
 	}
+	return true
 }
 
 // appendFound appends a job, as clients are shown it.
@@ -83,23 +98,27 @@ func (sh *shard) pin(j *job, at int) reply.Body {
 		}
 		p = &pin{shard: sh, key: key}
 		sh.pins[key] = p
+		if sh.residents != nil {
+			sh.shared.loads.Sent(arena.Footprint(j.size))
+		}
 	}
 	p.count++
 	return reply.Body{At: at, Bytes: sh.body(j), Pin: p}
 }
 
-// pinned reports whether a body must stay where it is.
-func (sh *shard) pinned(body ref, size uint32) bool {
-	return size >= pinnedSize && sh.pins[bodyKey{body, size}] != nil
+// pinOf is what keeps a body where it is, nil if nothing does.
+func (sh *shard) pinOf(body ref, size uint32) *pin {
+	if size < pinnedSize {
+		return nil
+	}
+	return sh.pins[bodyKey{body, size}]
 }
 
 // freeBody frees a body, or leaves that to those who still refer to it.
 func (sh *shard) freeBody(body ref, size uint32) {
-	if size >= pinnedSize {
-		if p := sh.pins[bodyKey{body, size}]; p != nil {
-			p.orphan = true
-			return
-		}
+	if p := sh.pinOf(body, size); p != nil {
+		p.orphan = true
+		return
 	}
 	sh.bodies.Free(body, size)
 	sh.countBody(-1, size)

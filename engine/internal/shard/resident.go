@@ -257,6 +257,9 @@ func (sh *shard) evict(durable journal.Pos, bytes int64, look int) (freed int64,
 		switch _, j := sh.find(entry.ID); {
 		case void(j, entry) || j.storage&isCopied != 0:
 			x.Drop()
+		case sh.pinOf(j.body, j.size) != nil:
+			x.Drop()
+			sh.pinOf(j.body, j.size).entry = entry
 		case sh.inUse(j):
 			x.Pass()
 		case j.storage&isWanted != 0:
@@ -282,7 +285,7 @@ func (sh *shard) evict(durable journal.Pos, bytes int64, look int) (freed int64,
 
 // inUse reports whether somebody needs the body of a job in memory: a reply refers to it, or it was loaded.
 func (sh *shard) inUse(j *job) bool {
-	return sh.pinned(j.body, j.size) || sh.shared.loads.Awaited(j.ID) || j.storage&isAhead != 0 && sh.ending(j)
+	return sh.pinOf(j.body, j.size) != nil || sh.shared.loads.Awaited(j.ID) || j.storage&isAhead != 0 && sh.ending(j)
 }
 
 // unload has the body of a job leave memory, which lies at a place.

@@ -73,7 +73,7 @@ func (d *tidier) Expire(now int64) (done bool) {
 // tidy moves a job, and what belongs to it, to where the pools want it.
 func (sh *shard) tidy(r ref) {
 	j := sh.job(r)
-	if !j.cold() && !sh.pinned(j.body, j.size) {
+	if !j.cold() && sh.pinOf(j.body, j.size) == nil {
 		if to := sh.bodies.Tidy(j.body, j.size); to != j.body {
 			j.body = to
 			sh.tidier.copied += int(j.size)
