@@ -182,10 +182,11 @@ func (m *monitor) bodyStats() *metrics.Bodies {
 	if e == nil {
 		return nil
 	}
-	s := e.log.Stats()
+	s, b := e.log.Stats(), e.eng.BodyStats()
 	return &metrics.Bodies{
 		Memory: e.eng.BodyMemory(), Limit: e.limit, Evicted: e.evicted.Load(), Reads: e.log.Reads(),
 		Unreadable: s.Unreadable, Stuck: s.Stuck, Unindexed: s.Unindexed,
+		ColdJobs: b.ColdJobs, ColdBytes: b.ColdBytes, Waits: b.Waits, Late: b.LateWaits, PutWaits: b.PutWaits,
 	}
 }
 

@@ -235,7 +235,10 @@ func (s *ownServer) Sections() (all []console.Section) {
 // bodyLines are those of a server with --body-memory.
 func bodyLines(b *metrics.Bodies) (l lines) {
 	l.add("In memory", "%s of %s", operate.Size(b.Memory), operate.Size(b.Limit))
+	l.add("Not in memory", "%s of %d jobs", operate.Size(b.ColdBytes), b.ColdJobs)
 	l.add("Have left memory", "%s", operate.Size(b.Evicted))
+	l.add("Clients waiting for bodies", "%d, %d of them for over a second", b.Waits, b.Late)
+	l.add("Puts that have waited", "%d", b.PutWaits)
 	l.add("Read back for clients", "%d", b.Reads[journal.Urgent].Bodies)
 	l.add("Unreadable", "%d", b.Unreadable)
 	l.add("Damaged segments", "%d", b.Stuck)

@@ -383,17 +383,25 @@ func (c *census) residents(sh *shard, bodies int) {
 	}
 	c.kept = c.kept[:0]
 	aheads := map[*tube]readAhead{}
+	cold, coldBytes := 0, int64(0)
 	for p, id := range c.jobs {
 		if p.Shard() != sh.number {
 			continue
 		}
 		c.ahead(sh, sh.job(p.Ref()), aheads)
+		if j := sh.job(p.Ref()); j.cold() {
+			cold++
+			coldBytes += int64(j.size)
+		}
 		switch j := sh.job(p.Ref()); {
 		case j.cold() && (j.size == 0 || j.state == tombstone):
 			c.failf("job %d is cold without a body", id)
 		case !j.cold() && j.size > 0 && j.state != tombstone && !listed[id]:
 			c.failf("the body of job %d can never leave memory: %+v", id, *j)
 		}
+	}
+	if cold != x.cold || coldBytes != x.coldBytes {
+		c.failf("%d cold jobs of %d bytes are counted, there are %d of %d", x.cold, x.coldBytes, cold, coldBytes)
 	}
 	for _, t := range sh.byName {
 		var has readAhead

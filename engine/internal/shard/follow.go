@@ -161,6 +161,9 @@ func (f *Follower) insert(sh *shard, r *journal.Record, place journal.Place) err
 		Links: queue.Links{ID: r.ID}, created: f.shared.sinceStart(r.Created), ttr: max(r.TTR, 1),
 		size: size, body: body, storage: storage, tube: sh.tube([]byte(r.Tube), false).index,
 	}
+	if j.cold() {
+		sh.residents.countCold(1, size)
+	}
 	j.onRecord(r, place.Segment)
 	sh.placed(j, place, 0)
 	f.shared.ids.Put(r.ID, ids.PlaceOf(sh.number, ref))

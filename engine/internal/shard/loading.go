@@ -144,6 +144,7 @@ func (sh *shard) warm(j *job, body ref, x *journal.Fetched) {
 		sh.tubes[j.tube].countCold(-1)
 	}
 	j.body, j.storage = body, j.storage&^isCold
+	sh.residents.countCold(-1, j.size)
 	if x.Lane == journal.Ahead {
 		j.storage |= isAhead
 	}

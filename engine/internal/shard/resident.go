@@ -39,6 +39,15 @@ type residents struct {
 	count  int   // of them, but for those without a byte
 	told   int64 // of bytes, what Shards.resident counts
 	unseen int   // entries that Evict has not looked at since it has begun
+
+	cold      int   // jobs that are
+	coldBytes int64 // of their bodies
+}
+
+// countCold counts a job that has become cold, or -1 for one that is so no more.
+func (x *residents) countCold(n int, size uint32) {
+	x.cold += n
+	x.coldBytes += int64(n) * int64(size)
 }
 
 // tellStep is how far Shards.resident may be off for each shard.
@@ -103,6 +112,8 @@ func (sh *shard) dropBody(j *job) {
 	sh.unplace(j)
 	if !j.cold() {
 		sh.freeBody(j.body, j.size)
+	} else {
+		sh.residents.countCold(-1, j.size)
 	}
 }
 
@@ -298,6 +309,7 @@ func (sh *shard) unload(j *job, at journal.Place) {
 		sh.unwant(sh.tubes[j.tube], j)
 	}
 	j.segment, j.body, j.storage = at.Segment, at.Offset, j.storage&^isAhead|isCold
+	sh.residents.countCold(1, j.size)
 }
 
 // void reports whether an entry is not that of the body of a job, nil for none, any more. Of two full records in one
@@ -340,9 +352,36 @@ func (c *Tx) roomFor(in *Incoming, now clock.Time) error {
 	case bytes > limit+limit/8 || now-in.since >= putPatience:
 		return errNoMemory
 	}
-	e.putsWait.Store(true)
+	if e.putsWait.Store(true); now == in.since {
+		e.putWaits.Add(1)
+	}
 	c.crowds()
 	return journal.ErrRoom
+}
+
+// BodyStats is what becomes of bodies where they may leave memory, and of those who wait for that or for them.
+type BodyStats struct {
+	ColdJobs  int    // those whose bodies are in the journal only
+	ColdBytes int64  // of these bodies
+	PutWaits  uint64 // puts that have waited for others to leave memory
+	Waits     int    // commands that wait for bodies
+	LateWaits int    // of them, those that have waited for over a second
+}
+
+// BodyStats takes the lock of each shard once. It is zero without Limits.Bodies. Any goroutine may call it.
+func (e *Shards) BodyStats() (s BodyStats) {
+	if e.cfg.Limits.Bodies == 0 {
+		return s
+	}
+	for _, sh := range e.shards {
+		sh.mu.Lock()
+		s.ColdJobs += sh.residents.cold
+		s.ColdBytes += sh.residents.coldBytes
+		sh.mu.Unlock()
+	}
+	s.PutWaits = e.putWaits.Load()
+	s.Waits, s.LateWaits = e.loads.Waits()
+	return s
 }
 
 // BodyMemory is how many bytes of memory bodies take, up to 64 KiB for each shard more or less. It is 0 without

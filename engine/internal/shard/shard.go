@@ -40,10 +40,11 @@ type Shards struct {
 	usage    usage
 	resident atomic.Int64 // bytes of bodies in memory, but for what shards have not told yet: see residents
 	loads    loads.Table
-	wanted   atomic.Int64 // bytes of jobs that are: see readahead.go
-	putsWait atomic.Bool  // some do until Evict has called room
-	room     func()       // has commands that found no room tried again
-	crowded  func()       // has Evict called; may be nil
+	wanted   atomic.Int64  // bytes of jobs that are: see readahead.go
+	putsWait atomic.Bool   // some do until Evict has called room
+	putWaits atomic.Uint64 // puts that ever did
+	room     func()        // has commands that found no room tried again
+	crowded  func()        // has Evict called; may be nil
 	groups   groups.Table
 
 	// defaultTube always exists. emptyTube, of its name and shard, is in no list and always empty: it takes the place of

@@ -13,6 +13,10 @@ type Bodies struct {
 	Unreadable    uint64 // bodies that were asked for and are damaged
 	Stuck         int    // segments that are damaged
 	Unindexed     int    // segments without an index
+	ColdJobs      int    // jobs whose bodies are not in memory
+	ColdBytes     int64  // of these bodies
+	Waits, Late   int    // clients that wait for bodies; of them, those that have waited for over a second
+	PutWaits      uint64 // puts that have waited for memory
 }
 
 var bodyMetrics = list[*Bodies]{
@@ -33,6 +37,17 @@ var bodyMetrics = list[*Bodies]{
 		func(b *Bodies) float64 { return float64(b.Stuck) }),
 	gauge("beanstalkd_bodies_index_missing", "Full segments without an index: the next start reads them whole.",
 		func(b *Bodies) float64 { return float64(b.Unindexed) }),
+	gauge("beanstalkd_bodies_cold_jobs", "Jobs whose bodies are not in memory.",
+		func(b *Bodies) float64 { return float64(b.ColdJobs) }),
+	gauge("beanstalkd_bodies_cold_bytes", "Bytes of bodies that are not in memory.",
+		func(b *Bodies) float64 { return float64(b.ColdBytes) }),
+	gauges("over", "beanstalkd_bodies_sessions_waiting", "Clients that wait for bodies, by for how long they have.",
+		by[*Bodies]{
+			{"0s", func(b *Bodies) float64 { return float64(b.Waits) }},
+			{"1s", func(b *Bodies) float64 { return float64(b.Late) }},
+		}),
+	counter("beanstalkd_bodies_put_waits_total", "Puts that have waited for bodies to leave memory.",
+		func(b *Bodies) float64 { return float64(b.PutWaits) }),
 	counters("lane", "beanstalkd_bodies_read_bytes_total", "Bytes that were read from the binlog for bodies, by what for.",
 		byLane(func(b *Bodies, l journal.Lane) float64 { return float64(b.Reads[l].Bytes) })),
 	counters("lane", "beanstalkd_bodies_read_seconds_total", "How long these reads took together.",
