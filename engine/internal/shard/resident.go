@@ -118,8 +118,9 @@ func (sh *shard) dropBody(j *job) {
 }
 
 // Marks: bodies begin to leave memory when they take more than markHigh eighths of Limits.Bodies, and go on until they
-// take no more than markLow.
-const markHigh, markLow = 7, 6
+// take no more than markLow. Those that come above markKept are the first to leave: below markLow by more than what
+// shards have not told, so that while a queue only grows there are always some, and its head stays.
+const markHigh, markLow, markKept = 7, 6, 5
 
 // mark is so many eighths of what bodies may take.
 func (e *Shards) mark(eighths int64) int64 { return e.cfg.Limits.Bodies / 8 * eighths }
@@ -170,7 +171,7 @@ func (sh *shard) place(j *job, place journal.Place, pos journal.Pos) {
 		j.body = place.Offset
 	case place.Known() || sh.shared.files != nil:
 		e, x := sh.shared, sh.residents
-		x.Add(resident.Entry{ID: j.ID, Pos: pos, Place: place}, e.above(e.resident.Load(), markHigh))
+		x.Add(resident.Entry{ID: j.ID, Pos: pos, Place: place}, e.above(e.resident.Load(), markKept))
 		if x.Len()%evictLook == 0 && x.sparse() {
 			sh.by.crowds() // to have some forgotten
 		}
