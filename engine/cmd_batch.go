@@ -11,7 +11,11 @@ import (
 )
 
 // batching is a reserve-batch that has reserved jobs.
-type batching struct{ shard.Work }
+type batching struct {
+	shard.Work
+	most  int  // jobs that the client asks for
+	until Time // when its time-out ends
+}
 
 // reserveBatch takes up to as many ready jobs as the command asks for, as that many
 // reserves in one moment would, or waits for the first one.
@@ -38,7 +42,7 @@ func (s *Session) reserveUpTo(count int, now, until Time, out *Output) Outcome {
 		out.Reply(codec.ReplyOutOfMemory)
 		return Done
 	}
-	outcome := batching{b}.turn(s, now, out)
+	outcome := batching{b, count, until}.turn(s, now, out)
 	if outcome == Wait {
 		s.wait.since = now // see WaitingSince
 	}
@@ -52,7 +56,7 @@ func (s *Session) handedBatch(id uint64, pos journal.Pos, count int, now Time, o
 	if b == nil {
 		return Done, false
 	}
-	return batching{b}.turn(s, now, out), true
+	return batching{b, count, s.wait.until}.turn(s, now, out), true
 }
 
 // turn puts a part of the reply together, and sends it when it is whole.
@@ -64,6 +68,8 @@ func (b batching) turn(s *Session, now Time, out *Output) Outcome {
 	switch {
 	case more:
 		return s.yield(b)
+	case errors.Is(err, journal.ErrUnreadable): // its jobs are buried, and others come next
+		return s.reserveUpTo(b.most, now, b.until, out)
 	case err != nil:
 		return Quit
 	}

@@ -200,12 +200,13 @@ func (s *Session) answerReserve(now Time, id uint64, out *Output) Answer {
 
 // answerBatch hands out again what the session still has of some jobs.
 func (s *Session) answerBatch(now Time, effects []journal.Effect, out *Output) (Answer, Outcome) {
-	b, same := s.loop.tx.RepeatBatch(now, &s.client, lastHeld(effects), s.informed())
+	list := lastHeld(effects)
+	b, same := s.loop.tx.RepeatBatch(now, &s.client, list, s.informed())
 	if b == nil {
 		return NotDone, Done
 	}
 	s.becomeWorker()
-	outcome := batching{b}.turn(s, now, out)
+	outcome := batching{b, len(list), now}.turn(s, now, out)
 	switch {
 	case outcome == Wait:
 		s.wait.since = now // see WaitingSince

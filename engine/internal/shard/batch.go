@@ -2,6 +2,7 @@ package shard
 
 import (
 	"errors"
+	"fmt"
 
 	"trellis/binlog/journal"
 	"trellis/codec"
@@ -28,7 +29,7 @@ type batch struct {
 	pos   journal.Pos
 	whole bool  // no job may be left out
 	cold  bool  // the body of one was not in memory
-	err   error // why one was given back
+	err   error // why one was given back, or buried if none was given back
 
 	wait   *loads.Wait // that keeps in memory what was loaded; nil if nothing was
 	untold bool        // the times to run of some jobs begin with the reply
@@ -171,6 +172,9 @@ func (c *Tx) RepeatBatch(now clock.Time, cl *Client, ids []uint64, informed bool
 	return b, b.whole
 }
 
+// errBuried: no job of a batch is left, and some were buried. The client reserves others.
+var errBuried = fmt.Errorf("%w, and the jobs of a batch are buried", journal.ErrUnreadable)
+
 // errGone: a job of which the client may have been told is not there any more.
 var errGone = errors.New("a job of a batch has gone")
 
@@ -208,6 +212,10 @@ func (b *batch) Turn(c *Tx, now clock.Time, out *reply.Output) (n int, more bool
 			b.large[i].body.Release()
 		}
 		return 0, false, errGone
+	}
+	if n == 0 && b.err == errBuried {
+		out.DependOn(b.pos)
+		return 0, false, errBuried
 	}
 	if n == 0 && b.err != nil {
 		out.Answer(b.err, "")
@@ -325,6 +333,8 @@ func (b *batch) without(c *Tx, sh *shard, r ref, j *job) bool {
 	var out reply.Output
 	if !sh.endUnread(r, j, err, &out) {
 		b.err = err
+	} else if b.err == nil {
+		b.err = errBuried
 	}
 	b.pos = max(b.pos, out.Pos)
 	return true

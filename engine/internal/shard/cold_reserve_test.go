@@ -177,6 +177,40 @@ func TestAJobWhoseBodyCannotBeReadIsBuried(t *testing.T) {
 	}
 }
 
+// A reserve-batch of which nothing can be read goes on with the next jobs, or waits for one.
+func TestABatchThatIsBuriedGoesOnWithTheNext(t *testing.T) {
+	s := coldSim(1)
+	defer s.engine.Discard()
+	c, other := s.open(), s.open()
+	s.cold.fails = func(x journal.Fetch) error {
+		if x.Size == 3 {
+			return journal.ErrUnreadable
+		}
+		return nil
+	}
+	bad, good := "put 0 0 99 3\r\nbad", "put 0 0 99 4\r\ngood"
+	other.say(bad, bad, bad, good)
+	c.told(t, "RESERVED_BATCH 1\r\nRESERVED 4 4\r\ngood\r\n", "reserve-batch 2")
+	other.say(bad)
+	c.told(t, "RESERVED_BATCH 0\r\n", "reserve-batch 2")
+	other.say(bad)
+	c.told(t, "", "reserve-batch 2 10")
+	s.Wait(5 * time.Second)
+	other.say(bad)
+	s.Wait(4 * time.Second)
+	c.told(t, "")
+	other.say(good)
+	c.told(t, "RESERVED_BATCH 1\r\nRESERVED 8 4\r\ngood\r\n")
+	c.say("reserve-batch 2 10")
+	s.Wait(5 * time.Second)
+	other.say(bad)
+	s.Wait(5 * time.Second)
+	c.told(t, "RESERVED_BATCH 0\r\n")
+	if n := s.engine.loads.Len(); n != 0 {
+		t.Errorf("%d loads are left", n)
+	}
+}
+
 // A move of a tube ends before the first job whose body cannot be read.
 func TestAMoveOfATubeEndsBeforeWhatCannotBeRead(t *testing.T) {
 	s := coldSim(1)
