@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"trellis/binlog/journal"
 	"trellis/engine/internal/arena"
 	"trellis/engine/internal/reply"
 )
@@ -100,5 +101,63 @@ func TestAWaitForABodyEndsAfterTenSeconds(t *testing.T) {
 			t.Errorf("then the client is told %q", got)
 		}
 		s.engine.Discard()
+	}
+}
+
+// Very many cold jobs whose time to run ends at once become dead letters, each after one load, with no more on their way
+// than may be.
+func TestManyColdDeadLettersAreLoadedOnceEach(t *testing.T) {
+	const jobs = maxAhead + 1000
+	s := coldSim(1)
+	defer s.engine.Discard()
+	c, other := s.open(), s.open()
+	other.say("set-tube default attempts=1 dead=d")
+	for range jobs {
+		other.say("put 0 0 60 1\r\nx")
+	}
+	for range jobs/1000 + 1 {
+		c.say("reserve-batch 1000")
+	}
+	s.Settle()
+	if n := s.coldJobs(); n != jobs || s.engine.Snapshot(s.now).Reserved != jobs {
+		t.Fatalf("%d of %d jobs are cold", n, jobs)
+	}
+	reads, most := 0, 0
+	s.cold.fails = func(journal.Fetch) error {
+		reads++
+		most = max(most, s.engine.loads.Len())
+		return nil
+	}
+	for range 40 {
+		s.Wait(2 * time.Second)
+	}
+	if n := s.engine.Snapshot(s.now).DeadLetters; n != jobs || reads != jobs || most > maxAhead {
+		t.Errorf("%d of %d are dead letters after %d reads, %d at a time", n, jobs, reads, most)
+	}
+}
+
+// Without a limit nothing of this is done or counted.
+func TestWithoutALimitOfBodiesNothingIsCounted(t *testing.T) {
+	s := newSim(100_000, 1)
+	defer s.engine.Discard()
+	s.engine.recordIn(newHoldingFile())
+	s.engine.crowded = func() { t.Error("Evict is called for") }
+	c := s.open()
+	for range 5 * evictLook {
+		c.say("put 0 0 9 1\r\nx")
+	}
+	c.say(fmt.Sprintf("put 0 0 9 %d\r\n%s", pinnedSize, strings.Repeat("x", pinnedSize)))
+	sh := s.engine.defaultTube.shard
+	_, j := sh.find(s.engine.ids.Last.Load())
+	b := sh.pin(j, 0)
+	defer b.Release()
+	w := s.engine.loads.Wait(nil)
+	w.Need(pinnedSize)
+	if w.Add(journal.Fetch{ID: 1}); len(s.engine.loads.Asked(nil)) != 1 {
+		t.Error("what is being sent counts")
+	}
+	w.Leave()
+	if sh.residents != nil || s.engine.BodyMemory() != 0 || s.engine.BodyStats() != (BodyStats{}) {
+		t.Errorf("%d bytes and %+v are counted", s.engine.BodyMemory(), s.engine.BodyStats())
 	}
 }
