@@ -52,12 +52,14 @@ type Stats struct {
 	AcceptStats
 	Loops    []LoopStats
 	Channels int64 // clients of gateways
+	Relayed  int64 // bytes that count as kept for clients whose commands go over trunks: see package relay
 }
 
 // Stats returns the server's counters. Any goroutine may call it; it disturbs
 // nothing.
 func (s *Server) Stats() Stats {
-	st := Stats{AcceptStats: s.acceptor.Stats(), Loops: make([]LoopStats, len(s.loops)), Channels: s.channels.Load()}
+	st := Stats{AcceptStats: s.acceptor.Stats(), Loops: make([]LoopStats, len(s.loops))}
+	st.Channels, st.Relayed = s.channels.Load(), s.gatewayMemory.Load()
 	for i, l := range s.loops {
 		c, n := &l.counts, &l.streams.Counts
 		st.Loops[i] = LoopStats{

@@ -8,8 +8,8 @@ import (
 	"trellis/reactor"
 )
 
-// mostPending is how many bytes a reactor keeps for a client, at most.
-const mostPending = 512 << 10
+// mostPending is how many bytes a reactor keeps for clients. One may have 192 KiB and a batch, all of them had 190 KB.
+func mostPending(clients int64) int64 { return 384<<10 + clients*8<<10 }
 
 // mostGoroutines is how many goroutines a cluster adds of which nobody wants anything: those of members, of their
 // connections to each other, and a few of the history and of the runtime.
@@ -35,8 +35,8 @@ func (c *group) checkMemory() {
 		s := r.Stats()
 		l := &s.Loops[0]
 		clients := l.Connections + s.Channels
-		if n := l.PendingInput + l.PendingOutput; n < 0 || n > mostPending*clients {
-			c.wrong("%s keeps %d bytes for %d clients", m.name, n, clients)
+		if n := l.PendingInput + l.PendingOutput; n < 0 || n > mostPending(clients) || s.Relayed < 0 {
+			c.wrong("%s keeps %d bytes for %d clients, and %d for what is relayed", m.name, n, clients, s.Relayed)
 		}
 	}
 }

@@ -470,7 +470,7 @@ func (c *group) idle() bool {
 		}
 		s := r.Stats()
 		l := &s.Loops[0]
-		left = left || l.Connections != 0 || s.Channels != 0 || l.Ending != 0 || l.PendingInput != 0 || l.PendingOutput != 0
+		left = left || l.Connections+s.Channels+s.Relayed != 0 || l.Ending != 0 || l.PendingInput != 0 || l.PendingOutput != 0
 		if l.Misfits+l.Panics > 0 {
 			c.wrong("%s has counted %d effects where no command ends, and %d panics", m.name, l.Misfits, l.Panics)
 		}
