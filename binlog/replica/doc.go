@@ -54,6 +54,8 @@
 //     between two entries. It owns the standby, and is the only one that makes, feeds,
 //     serves and retires the queue.
 //   - walk: takes a snapshot. There is at most one.
+//   - spiller (bodies.lead): lets bodies leave memory while the queue serves, with Options.Bodies. Of a standby the
+//     applier does it.
 //   - space: asks every second how much of the disk is free, and keeps a reserve. The answer may
 //     take long.
 //   - watchRaft: watches the raft goroutine. While a read keeps that one waiting, the
@@ -232,6 +234,23 @@
 // What clients of a leader wait for meanwhile was measured: see cmd/doc/limits.md, and "make
 // scale SCALE=snapshot". A disk that the leader shares with a follower that receives a snapshot
 // keeps everybody waiting: up to 0.45 s for a sync of 4 KiB by a process that does nothing else.
+//
+// # Bodies in files
+//
+// With Options.Bodies, bodies that do not fit into memory are in Dir/bodies only (package spill), each node's for
+// itself: nothing that members say to each other tells of them. The body files have one owner at a time, the queue's
+// present engine (bodies.begin). The one before is given up by then, and the places that it spilled to behind the
+// snapshot are forgotten: those bodies come again with the entries.
+//
+// A walk tells of places, and the files are sealed when it ends; their list is in the snapshot. They are removed
+// when nobody refers to them, no list of the current snapshot has them or of one that is read or sent, and they were
+// empty before the walk of the current snapshot began. Whoever removes holds the lock of walks (walkLock): a walk
+// that was given up may still make its snapshot current. At a start nothing is removed before the snapshot was read
+// whole.
+//
+// A standby that is above the limit spills before it applies more, and waits while the disk takes nothing. A
+// snapshot is sent with its bodies, which are read twice for it (plain). Without Options.Bodies all bodies are read
+// into memory, and with the next snapshot the files go.
 //
 // # Reservations on record
 //
