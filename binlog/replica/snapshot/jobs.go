@@ -131,17 +131,13 @@ const coldStep = 1 << 20
 
 // teller tells jobs that an index has.
 func (r *reader) teller(x *index.Index, done func(bytes int64) error) func(int64, []byte) error {
-	files := map[uint32]bool{}
-	for _, f := range r.meta.Files {
-		files[f.Number] = true
-	}
 	fetch, told := journal.Fetch{}, int64(0)
 	d := &r.decoder
 	d.rec.Absent = &fetch
 	return func(offset int64, b []byte) error {
 		id := record.Number(b)
-		if record.KindOf(b) != record.Full || id == 0 || id > r.meta.Highest || !files[x.File()] {
-			return fmt.Errorf("%w: a %v record of job %d in body file %d", index.ErrBad, record.KindOf(b), id, x.File())
+		if record.KindOf(b) != record.Full || id == 0 || id > r.meta.Highest {
+			return fmt.Errorf("%w: a %v record of job %d", index.ErrBad, record.KindOf(b), id)
 		}
 		size := record.DecodeHead(b, &d.rec, &d.names)
 		fetch = journal.Fetch{ID: id, Place: journal.Place{Segment: x.File(), Offset: uint32(offset / 8)}, Size: size}

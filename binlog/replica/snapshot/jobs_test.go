@@ -196,6 +196,35 @@ func TestDamageOfJobsAndBodiesIsFound(t *testing.T) {
 	}
 }
 
+// The file of jobs is that of its snapshot, and not one of the same length.
+func TestAFileOfJobsIsThatOfItsSnapshot(t *testing.T) {
+	fs := faultfs.New(root)
+	var paths []string
+	for pri := range uint32(2) {
+		w, err := Create(fs, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fetch := journal.Fetch{ID: 1, Place: journal.Place{Segment: 2, Offset: 10}, Size: 5}
+		err = w.Full(&journal.Record{ID: 1, State: journal.Ready, Pri: pri, TTR: 1, Tube: "a", Absent: &fetch})
+		m := metaOf(20 + uint64(pri))
+		m.Highest, m.Files = 1, []spill.File{{Number: 2, Size: 4096}}
+		_, path, err2 := w.Finish(m)
+		if err = errors.Join(err, err2, Load(fs, path, queue{}, nil)); err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, path+"/"+jobsName)
+	}
+	err := errors.Join(fs.Remove(paths[0]), fs.Rename(paths[1], paths[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := (*DamageError)(nil)
+	if err := Load(fs, dir+"/"+nameOf(20, 3), queue{}, nil); !errors.As(err, &d) || d.File != paths[0] {
+		t.Errorf("the file of another snapshot is taken: %v", err)
+	}
+}
+
 // A snapshot that does not name the files of its bodies is not made.
 func TestASnapshotNamesTheFilesOfItsBodies(t *testing.T) {
 	fs, n, _, _ := aColdSnapshot(t)
