@@ -235,7 +235,7 @@ func TestWhoGivesUpWaitsNoMore(t *testing.T) {
 	var table Table
 	var a owner
 	var s woken
-	table.Open(2, &s)
+	table.Open(3, &s)
 	var waits []*Wait
 	for _, ids := range [][]uint64{{1, 2}, {2, 3, 4}, {5}} {
 		w := table.Wait(&a)
@@ -251,6 +251,9 @@ func TestWhoGivesUpWaitsNoMore(t *testing.T) {
 	if len(a.told) != 0 || table.Failed(3) == nil || table.Failed(2) != nil {
 		t.Errorf("%d are told; failed have 3: %v, and 2: %v", len(a.told), table.Failed(3), table.Failed(2))
 	}
+	if got := table.ids(); s.n != 1 || !slices.Equal(got, []uint64{5}) {
+		t.Errorf("%v are asked for behind it, told %d times", got, s.n)
+	}
 	waits[0].GiveUp()
 	if len(a.told) != 2 || !errors.Is(table.Failed(2), journal.ErrHangs) {
 		t.Errorf("%d are told; 2 has failed: %v", len(a.told), table.Failed(2))
@@ -265,9 +268,6 @@ func TestWhoGivesUpWaitsNoMore(t *testing.T) {
 	}
 	for _, w := range waits {
 		w.Leave()
-	}
-	if got := table.ids(); !slices.Equal(got, []uint64{5}) {
-		t.Errorf("%v are asked for behind it", got)
 	}
 	for id := range uint64(6) {
 		table.End(id, nil)
