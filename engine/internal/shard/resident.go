@@ -70,7 +70,14 @@ func (x *residents) add(e *Shards, n int, size uint32) (crowded bool) {
 
 // countBody counts a body that was given memory, or -1 for one whose memory was given back.
 func (sh *shard) countBody(n int, size uint32) {
-	if sh.residents != nil && sh.residents.add(sh.shared, n, size) {
+	if sh.residents != nil {
+		sh.countResident(n, size)
+	}
+}
+
+// countResident is countBody where bodies may leave memory.
+func (sh *shard) countResident(n int, size uint32) {
+	if sh.residents.add(sh.shared, n, size) {
 		sh.by.crowds()
 	}
 }
@@ -342,9 +349,17 @@ const putPatience = clock.Second
 // roomFor is why a put, of which nothing is on record, cannot be a job yet, whose body is in memory: others have to
 // leave that first. It is journal.ErrRoom if the put is to wait for it.
 func (c *Tx) roomFor(in *Incoming, now clock.Time) error {
+	if c.shared.cfg.Limits.Bodies == 0 {
+		return nil
+	}
+	return c.roomForBody(in, now)
+}
+
+// roomForBody is roomFor where bodies may leave memory.
+func (c *Tx) roomForBody(in *Incoming, now clock.Time) error {
 	e := c.shared
 	limit := e.cfg.Limits.Bodies
-	if limit == 0 || in.OnRecord() {
+	if in.OnRecord() {
 		return nil
 	}
 	switch bytes := e.resident.Load(); {
