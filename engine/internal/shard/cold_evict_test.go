@@ -178,6 +178,36 @@ func TestACompactedJobIsLoadedFromItsNewPlace(t *testing.T) {
 	}
 }
 
+// Compaction moves a job as often as it likes: the entries that stand for nothing then are forgotten by and by.
+func TestEntriesOfAJobThatIsMovedManyTimesAreForgotten(t *testing.T) {
+	s, f := placedSim(someBodies)
+	defer s.engine.Discard()
+	rings := 0
+	s.engine.crowded = func() { rings++ }
+	c := s.open()
+	c.say("put 0 0 9 1\r\nx")
+	sh := s.engine.defaultTube.shard
+	for range 4 * evictLook {
+		if err := s.engine.Migrate(1, journal.Place{Segment: f.jobs[1].segment}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := sh.residents.Len(); n < 4*evictLook {
+		t.Fatalf("%d entries: the test shows nothing", n)
+	}
+	for n := 0; rings == 0; n++ {
+		if c.say("put 0 0 9 1\r\ny"); n > evictLook {
+			t.Fatal("Evict is not called for")
+		}
+	}
+	for more := true; more; {
+		_, more = s.engine.Evict(everyEvict)
+	}
+	if sh.residents.sparse() {
+		t.Errorf("%d entries are left for %d bodies", sh.residents.Len(), sh.residents.count)
+	}
+}
+
 // An entry stands for one body: not for the tombstone of its job, which may lie in the same segment, nor twice for a job
 // that has two records there, nor for whoever has the job's record after the tidier.
 func TestAnEntryOfWhatHasGoneIsVoid(t *testing.T) {
