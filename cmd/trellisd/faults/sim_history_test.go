@@ -149,14 +149,14 @@ func (c *group) failed() bool {
 	return len(c.wrongs) > 0
 }
 
-// led notes a leadership.
+// led notes a leadership. Nothing that begins in one after a later one has begun is committed: no time of it counts.
 func (c *group) led(m *machine, l leadership) {
 	c.world.note(m.name, fmt.Sprintf("serves: %+v", l), nil)
 	c.recorder.Serves()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leaderships = append(c.leaderships, l)
-	if l.now < c.stamp {
+	if l.now < c.stamp && !slices.ContainsFunc(c.leaderships, func(o leadership) bool { return o.term > l.term }) {
 		c.wrongs = append(c.wrongs, fmt.Sprintf("leadership %+v begins before the time of a committed entry, %d", l, c.stamp))
 	}
 }
