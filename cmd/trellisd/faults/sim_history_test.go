@@ -406,10 +406,9 @@ func (c *group) live(rec *faults.Recorder) {
 		w.Tubes = append(w.Tubes, fmt.Sprintf("tube%d", i))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	working := make(chan error, 1)
+	working, setting := make(chan error, 1), make(chan error, 1)
 	go func() { working <- w.Run(ctx) }()
 	set := &faults.Setter{}
-	setting := make(chan error, 1)
 	go func() { setting <- set.Run(ctx, rec.NewClient(faults.SetTube, w.Addrs)) }()
 	for i := 0; i < p.faults && !c.failed(); i++ {
 		c.world.sleep(upTo(c.rng, p.pause))
@@ -423,6 +422,7 @@ func (c *group) live(rec *faults.Recorder) {
 		answered := rec.Answered()
 		c.within(patience, "a leader", c.serves)
 		c.within(patience, "replies", func() bool { return rec.Answered() > answered })
+		c.heal() // a member whose disk failed until just now may have ended since
 		c.within(patience, "all machines are members", func() bool { return !c.replaces.Load() })
 		c.world.sleep(time.Second)
 	}
