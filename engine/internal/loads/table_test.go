@@ -151,15 +151,10 @@ type woken struct{ n int }
 
 func (w *woken) Wake() { w.n++ }
 
-// What is waited for is bounded; who comes first is admitted first, with all that it is for, and who is alone always.
-func TestWaitsAreAdmittedInTheirOrderAndWhole(t *testing.T) {
-	var table Table
-	var a owner
-	var s woken
-	table.Open(3, &s)
-	var waits []*Wait
-	for _, ids := range [][]uint64{{1, 2}, {3, 4}, {5}, {6, 7, 8, 9}} {
-		w := table.Wait(&a)
+// waitsFor are waits of one owner, each for bodies of some jobs.
+func (t *Table) waitsFor(o Owner, jobs [][]uint64) (waits []*Wait) {
+	for _, ids := range jobs {
+		w := t.Wait(o)
 		var list []journal.Fetch
 		for _, id := range ids {
 			list = append(list, fetch(id))
@@ -167,6 +162,16 @@ func TestWaitsAreAdmittedInTheirOrderAndWhole(t *testing.T) {
 		w.Add(list...)
 		waits = append(waits, w)
 	}
+	return waits
+}
+
+// What is waited for is bounded; who comes first is admitted first, with all that it is for, and who is alone always.
+func TestWaitsAreAdmittedInTheirOrderAndWhole(t *testing.T) {
+	var table Table
+	var a owner
+	var s woken
+	table.Open(3, &s)
+	waits := table.waitsFor(&a, [][]uint64{{1, 2}, {3, 4}, {5}, {6, 7, 8, 9}})
 	if got := table.ids(); !slices.Equal(got, []uint64{1, 2}) {
 		t.Fatalf("%v are asked for; 5 has to wait behind 3 and 4", got)
 	}
@@ -236,16 +241,7 @@ func TestWhoGivesUpWaitsNoMore(t *testing.T) {
 	var a owner
 	var s woken
 	table.Open(3, &s)
-	var waits []*Wait
-	for _, ids := range [][]uint64{{1, 2}, {2, 3, 4}, {5}} {
-		w := table.Wait(&a)
-		var list []journal.Fetch
-		for _, id := range ids {
-			list = append(list, fetch(id))
-		}
-		w.Add(list...)
-		waits = append(waits, w)
-	}
+	waits := table.waitsFor(&a, [][]uint64{{1, 2}, {2, 3, 4}, {5}})
 	table.ids()
 	waits[1].GiveUp()
 	if len(a.told) != 0 || table.Failed(3) == nil || table.Failed(2) != nil {
