@@ -34,6 +34,9 @@
 // of a run that never synced on this start of the machine. The last segment is always read. Verify compares indexes
 // with what the records of their segments make.
 //
+// What a member of a cluster has beside its log is in such files, too: package offline reads them with DumpPart and
+// DumpIndex.
+//
 // # Limits
 //
 // A survey has memory for the ids that were deleted, a fraction of a byte each,

@@ -17,40 +17,47 @@ import (
 // order of the log, and every place that holds none. With bodies it writes all of
 // them, quoted. It may be used while a server runs.
 func Dump(w io.Writer, fs vfs.FS, dir string, bodies bool) error {
-	s := &Survey{fs: fs, dir: dir}
-	if err := s.find(); err != nil {
-		return err
+	some, err := DumpPart(w, fs, dir, "", bodies)
+	if err == nil && !some {
+		err = fmt.Errorf("log directory %s: there is no log", dir)
 	}
-	if len(s.Files) == 0 {
-		return fmt.Errorf("log directory %s: there is no log", dir)
+	return err
+}
+
+// DumpPart is Dump of segments in a directory in dir, which their names begin with. It reports whether there are any.
+func DumpPart(w io.Writer, fs vfs.FS, dir, part string, bodies bool) (some bool, err error) {
+	s := &Survey{fs: fs, dir: filepath.Join(dir, part)}
+	if err := s.find(); err != nil {
+		return false, err
 	}
 	for _, f := range s.Files {
 		if f.Wrong == nil {
 			s.Seed = f.Header.Seed
 		}
 	}
-	d := &dumper{printer: printer{w: w}, bodies: bodies}
+	d := &dumper{printer: printer{w: w}, part: part, bodies: bodies}
 	for _, f := range s.Files {
 		err := errors.Join(d.segment(fs, &f, s.Seed), d.index(s, &f))
 		if errors.Is(err, os.ErrNotExist) {
 			continue // compaction has removed it since
 		}
 		if err != nil {
-			return err
+			return true, err
 		}
 	}
-	return d.err
+	return len(s.Files) > 0, d.err
 }
 
 type dumper struct {
 	printer
+	part   string // names begin with it
 	bodies bool
 	sc     record.Scanner
 	names  record.Names
 }
 
 func (d *dumper) segment(fs vfs.FS, f *File, seed uint32) error {
-	name, h := filepath.Base(f.Name), &f.Header
+	name, h := filepath.Join(d.part, filepath.Base(f.Name)), &f.Header
 	if f.Wrong == nil {
 		d.print("%s 0 header base=%d synced=%d oldest=%d last-id=%d created=%s boot=%016x interval=%d\n", name,
 			h.Base, h.Synced, h.Oldest, h.LastID, stamp(h.Created), h.Boot, h.Sync)

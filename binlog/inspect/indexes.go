@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 
@@ -80,8 +81,11 @@ func (s *Survey) findDurable(sc *record.Scanner) error {
 
 // openIndex is the index of a file with a right header.
 func (s *Survey) openIndex(f *File) (*index.Index, error) {
-	name := filepath.Join(s.dir, IndexName(f.Index))
-	file, err := s.fs.OpenRead(name)
+	return openIndex(s.fs, filepath.Join(s.dir, IndexName(f.Index)), &f.Header)
+}
+
+func openIndex(fs vfs.FS, name string, h *record.Header) (*index.Index, error) {
+	file, err := fs.OpenRead(name)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +93,7 @@ func (s *Survey) openIndex(f *File) (*index.Index, error) {
 	if err := errors.Join(err, file.Close()); err != nil {
 		return nil, err
 	}
-	return index.Open(named{s.fs, name}, size, &f.Header)
+	return index.Open(named{fs, name}, size, h)
 }
 
 // readIndex adds what an index says of its segment, but for its jobs. If it reports false, the segment has to be read,
@@ -161,10 +165,27 @@ func (d *dumper) index(s *Survey, f *File) error {
 		return nil
 	}
 	x, err := s.openIndex(f)
+	return d.contents(IndexName(f.Index), x, err)
+}
+
+// DumpIndex writes what an index in a directory says, as Dump does, of records that need not be in the segment with
+// that header.
+func DumpIndex(w io.Writer, fs vfs.FS, dir, name string, h *record.Header) error {
+	d := &dumper{printer: printer{w: w}}
+	x, err := openIndex(fs, filepath.Join(dir, name), h)
+	return errors.Join(d.contents(name, x, err), d.err)
+}
+
+// contents writes what an index says, which could be opened or not.
+func (d *dumper) contents(name string, x *index.Index, err error) error {
 	for _, kind := range []index.Kind{index.States, index.Notes, index.Ends} {
 		if err == nil {
 			err = x.Read(kind, func(offset int64, b []byte) error {
-				d.print("%s %d %s ", IndexName(f.Index), offset, record.KindOf(b))
+				d.print("%s ", name)
+				if n := x.File(); n != 0 {
+					d.print("%s ", record.FileName(n))
+				}
+				d.print("%d %s ", offset, record.KindOf(b))
 				d.record(b)
 				return d.err
 			})
@@ -172,9 +193,9 @@ func (d *dumper) index(s *Survey, f *File) error {
 	}
 	switch {
 	case errors.Is(err, index.ErrUnfinished): // a server may be about to
-		d.print("%s 0 unfinished\n", IndexName(f.Index))
+		d.print("%s 0 unfinished\n", name)
 	case errors.Is(err, index.ErrBad):
-		d.print("%s 0 BAD %v\n", IndexName(f.Index), err)
+		d.print("%s 0 BAD %v\n", name, err)
 	default:
 		return err
 	}

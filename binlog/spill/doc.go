@@ -21,6 +21,8 @@
 //	s.Current(walk)                            // it counts now
 //	err = s.Remove(held)                       // files that nobody needs, given the lists of all snapshots there are
 //
+//	c, err := spill.Read(fs, dir, number)      // all of a file, for people who look
+//
 // A [Life] is the time in which one owner has the bodies. Begin ends the one before, whose owner takes nothing any more
 // by then; what is said of it afterwards counts for nothing. Add, Write, Move, Seal, Remove and Begin may wait for the
 // disk, and for one another; Add does not behind Ready and while Full is false. All else does not wait, and any
@@ -67,6 +69,6 @@
 //   - A standby whose disk is full goes on to apply what its log has, and grows by that, since its log becomes shorter
 //     only so. While it loads it waits.
 //   - A member that cannot read a body when it starts without a limit does not start. With one it starts.
-//   - Metrics: what Node.Bodies tells is told to nobody. verify reads no body files, and dump no file of jobs.
+//   - Metrics: what Node.Bodies tells is told to nobody.
 //   - Snapshots wait for the disk while a piece is written, as pieces do for them.
 package spill

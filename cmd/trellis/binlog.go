@@ -13,6 +13,7 @@ import (
 	"trellis/binlog"
 	"trellis/binlog/convert"
 	"trellis/binlog/inspect"
+	"trellis/binlog/replica/offline"
 	"trellis/binlog/vfs"
 )
 
@@ -32,20 +33,29 @@ func verifyCommand() *cobra.Command {
 		Short: "Read all of a binlog and tell whether a server would start on it",
 		Long: `Read all of a binlog, check every record, and tell whether a server would start on it. A server may be
 running meanwhile: what looks wrong is read again. DIR may also hold the log of a beanstalkd, which a server would
-import.
+import, or that of a member of a cluster that has bodies on disk only (trellisd --body-memory): then the snapshot from
+which it would start and its body files are checked, and that each body is where the snapshot says, but not the entries
+that follow the snapshot.
 
 The exit status is 0 if a server would start, 2 if the log is damaged, and 1 if it could not be checked.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			cure := "to start with what is sound, and keep the files aside: trellisd --skip-damaged"
 			err := buffered(cmd.OutOrStdout(), func(w io.Writer) error {
 				if theirs, err := convert.Verify(w, vfs.OS{}, args[0]); theirs || err != nil {
+					return err
+				}
+				member, err := offline.Verify(w, vfs.OS{}, args[0])
+				if member {
+					cure = "if the other members are well, remove this one, empty its directory, and add it again"
+				}
+				if member || err != nil {
 					return err
 				}
 				return inspect.Verify(w, vfs.OS{}, args[0])
 			})
 			if damage := (*binlog.DamageError)(nil); errors.As(err, &damage) {
-				return fmt.Errorf("%w; to see what is around it: trellis binlog dump %s; "+
-					"to start with what is sound, and keep the files aside: trellisd --skip-damaged", err, args[0])
+				return fmt.Errorf("%w; to see what is around it: trellis binlog dump %s; %s", err, args[0], cure)
 			}
 			return err
 		},
@@ -58,10 +68,18 @@ func dumpCommand() *cobra.Command {
 		Use:   "dump DIR",
 		Short: "Write every record of a binlog as a line of text",
 		Long: `Write every record of a binlog as a line of text, in the order of the log: file, offset, kind and fields.
-A place that holds no record where one should be is a line with BAD. A server may be running meanwhile.`,
+A place that holds no record where one should be is a line with BAD. A server may be running meanwhile.
+
+Of a member of a cluster that has bodies on disk only (trellisd --body-memory), the current snapshot and all body files
+are written. What the snapshot's file "jobs" says comes first: each job, and file and offset of its body.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return buffered(cmd.OutOrStdout(), func(w io.Writer) error { return inspect.Dump(w, vfs.OS{}, args[0], bodies) })
+			return buffered(cmd.OutOrStdout(), func(w io.Writer) error {
+				if member, err := offline.Dump(w, vfs.OS{}, args[0], bodies); member || err != nil {
+					return err
+				}
+				return inspect.Dump(w, vfs.OS{}, args[0], bodies)
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&bodies, "bodies", false, "write the jobs' bodies too, quoted")

@@ -10,6 +10,8 @@ import (
 
 	"trellis/binlog"
 	"trellis/binlog/journal"
+	"trellis/binlog/spill"
+	"trellis/binlog/vfs"
 )
 
 // nothing is a Restorer for a log without jobs.
@@ -149,6 +151,50 @@ func TestWhatIsNoBinlogIsSaidToBeNone(t *testing.T) {
 		wantTrellis(t, 1, strings.TrimSpace(want), append([]string{"binlog"}, args...)...)
 	}
 }
+
+func TestTheDirectoryOfAMemberWithBodyFilesIsVerifiedAndDumped(t *testing.T) {
+	dir := t.TempDir()
+	store, err := spill.Open(spill.Options{FS: vfs.OS{}, Dir: filepath.Join(dir, "bodies")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	life, err := store.Begin(nobody{}, nil)
+	if err == nil {
+		r := binlog.Record{ID: 7, State: journal.Ready, TTR: 60, Tube: "mail", Body: []byte("hello")}
+		err = errors.Join(life.Add(&r), life.Write())
+	}
+	if err == nil {
+		_, err = store.Seal(nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantTrellis(t, 0, "bodies/trellis.0000000002: sealed, not in the snapshot, ", "binlog", "verify", dir)
+	wantTrellis(t, 0, "bodies/trellis.0000000002 80 full id=7 ready ", "binlog", "dump", dir)
+	wantTrellis(t, 0, `body="hello"`, "binlog", "dump", "--bodies", dir)
+	file := filepath.Join(dir, "bodies", "trellis.0000000002")
+	b, err := os.ReadFile(file)
+	if err == nil {
+		b[120] ^= 1
+		err = os.WriteFile(file, b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := wantTrellis(t, 2, "empty its directory, and add it again", "binlog", "verify", dir)
+	if !strings.Contains(out, "DAMAGED: "+file+": offset 80: ") {
+		t.Errorf("which file it is, and where, is not told:\n%s", out)
+	}
+}
+
+// nobody is an owner of bodies that refers to none.
+type nobody struct{}
+
+func (nobody) Spilled(uint64, journal.Place) bool              { return false }
+func (nobody) Leaves(uint64, journal.Place) bool               { return false }
+func (nobody) Moved(uint64, journal.Place, journal.Place) bool { return false }
+func (nobody) Loaded([]journal.Fetched)                        {}
 
 func TestAnExportTellsOnStandardErrorWhatIsLeftOut(t *testing.T) {
 	dir := t.TempDir()

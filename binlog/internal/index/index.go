@@ -45,6 +45,8 @@ type place struct {
 	sum     uint32
 }
 
+func (p *place) bad(what string) error { return bad(fmt.Sprintf("block at offset %d: %s", p.at, what)) }
+
 // Open reads header and footer of the index of the segment with that header, from f with size bytes. Errors wrap
 // ErrBad.
 func Open(f io.ReaderAt, size int64, h *record.Header) (*Index, error) {
@@ -121,7 +123,7 @@ func (x *Index) Read(kind Kind, tell func(offset int64, rec []byte) error) error
 			return err
 		}
 		if sum(x.buf) != p.sum {
-			return bad("the checksum of a block is wrong")
+			return p.bad("its checksum is wrong")
 		}
 		records, b := uint32(0), x.buf
 		x.file = 0
@@ -133,7 +135,7 @@ func (x *Index) Read(kind Kind, tell func(offset int64, rec []byte) error) error
 				offset, n = x.item(&b)
 			}
 			if n == 0 {
-				return bad("an item that cannot be")
+				return p.bad("it has an item that cannot be")
 			}
 			if err := tell(offset, x.rec); err != nil {
 				return err
@@ -141,7 +143,7 @@ func (x *Index) Read(kind Kind, tell func(offset int64, rec []byte) error) error
 			b = b[n:]
 		}
 		if records != p.records {
-			return bad("a block has another number of records")
+			return p.bad("it has another number of records")
 		}
 	}
 	return nil

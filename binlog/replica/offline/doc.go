@@ -1,7 +1,7 @@
 // Package offline makes the directory of a member of a new cluster, without a node that
 // runs: out of a server's binlog ([Init]), or out of the directory of a member of a
 // cluster that has lost most of its members ([Recover]). It also makes a binlog of a
-// running node's backup ([Backup]).
+// running node's backup ([Backup]). And it looks into the directory of a member that has body files ([Verify], [Dump]).
 //
 // # What holds
 //
@@ -21,6 +21,9 @@
 //     of a server on it does: a torn end is cut off.
 //  6. Of a member whose files are damaged, Recover takes what is sound before the damage, if
 //     it is told to, and tells what that leaves out.
+//  7. Verify reads the current snapshot, each body that it refers to at its place, and all body files. Of those that no
+//     snapshot names only sealed ones can be damaged: others are written to, or were when the power went. It
+//     believes in damage that it reads twice, because a member may be running. It does not read the log's entries.
 //
 // The old cluster is not told. If other members of it still run, or are started again,
 // clients can reach both, and both give out the same jobs: it is for the operator to see to

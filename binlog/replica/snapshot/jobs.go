@@ -17,11 +17,11 @@ import (
 	"trellis/binlog/vfs"
 )
 
-// jobsName is the file of the jobs that have their bodies in body files.
-const jobsName = "jobs"
+// JobsName is the file of the jobs that have their bodies in body files.
+const JobsName = "jobs"
 
-// jobsHeader stands for the segment of which that file is the index.
-var jobsHeader = record.Header{Index: 1, Oldest: 1}
+// JobsHeader stands for the segment of which that file is the index. Nobody changes it.
+var JobsHeader = record.Header{Index: 1, Oldest: 1}
 
 // jobsWriter writes that file. The zero value has none.
 type jobsWriter struct {
@@ -43,8 +43,8 @@ func (w *Writer) cold(r *journal.Record) error {
 	}
 	j := &w.jobs
 	if j.index == nil {
-		j.index, j.files, j.out.Gentle = index.NewBuilder(&jobsHeader, 0), map[uint32]bool{}, true
-		if err := j.out.Create(w.fs, filepath.Join(w.tmp, jobsName)); err != nil {
+		j.index, j.files, j.out.Gentle = index.NewBuilder(&JobsHeader, 0), map[uint32]bool{}, true
+		if err := j.out.Create(w.fs, filepath.Join(w.tmp, JobsName)); err != nil {
 			return fmt.Errorf("write snapshot %s: %w", w.tmp, spaceError(err))
 		}
 	}
@@ -87,7 +87,7 @@ func (j *jobsWriter) finish(m *Meta) error {
 
 // cold tells the jobs that have their bodies in body files. Whatever segments say of them is later.
 func (r *reader) cold(done func(bytes int64) error) (err error) {
-	name := filepath.Join(r.path, jobsName)
+	name := filepath.Join(r.path, JobsName)
 	damage := func(what string, err error) error { return &DamageError{File: name, What: what, Err: err} }
 	file, err := r.fs.OpenRead(name)
 	if errors.Is(err, iofs.ErrNotExist) {
@@ -105,7 +105,7 @@ func (r *reader) cold(done func(bytes int64) error) (err error) {
 		return damage(fmt.Sprintf("the file has %d bytes, not %d", size, want.Size), nil)
 	}
 	r.data = summed{file: file}
-	x, err := index.Open(&r.data, size, &jobsHeader)
+	x, err := index.Open(&r.data, size, &JobsHeader)
 	if err == nil {
 		err = x.Read(index.States, r.teller(x, done))
 	}

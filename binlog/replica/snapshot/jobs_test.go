@@ -168,7 +168,7 @@ func TestDamageOfJobsAndBodiesIsFound(t *testing.T) {
 		write(b)
 		return err
 	}
-	jobs, body := path+"/"+jobsName, bodiesDir+"/"+record.FileName(m.Files[0].Number)
+	jobs, body := path+"/"+JobsName, bodiesDir+"/"+record.FileName(m.Files[0].Number)
 	damaged := func(err error, file string) bool {
 		d := (*DamageError)(nil)
 		return errors.As(err, &d) && d.File == file
@@ -213,7 +213,7 @@ func TestAFileOfJobsIsThatOfItsSnapshot(t *testing.T) {
 		if err = errors.Join(err, err2, Load(fs, path, queue{}, nil)); err != nil {
 			t.Fatal(err)
 		}
-		paths = append(paths, path+"/"+jobsName)
+		paths = append(paths, path+"/"+JobsName)
 	}
 	err := errors.Join(fs.Remove(paths[0]), fs.Rename(paths[1], paths[0]))
 	if err != nil {
