@@ -64,6 +64,7 @@ func (c *asideClient) body(line, format string) (id uint64, body string, err err
 // A cluster of one that steps aside under load, and comes back. Nobody without a job loses the
 // connection, every reply is the right one, and none is missing; no job is lost, or comes twice.
 func TestClientsGoOnWhenAClusterOfOneStepsAside(t *testing.T) {
+	t.Parallel()
 	times := 5
 	if proof && !servertest.RaceEnabled {
 		times = 25
@@ -282,6 +283,7 @@ func TestClientsGoOnWhenAClusterOfOneStepsAside(t *testing.T) {
 // What a leadership that ends otherwise has executed may not be committed: everybody is reset, also if nothing was
 // executed at last.
 func TestClientsAreResetWhenALeadershipEndsByItself(t *testing.T) {
+	t.Parallel()
 	for _, held := range []bool{false, true} {
 		r := newRig(t, 1)
 		_, addr := r.leader(-1)
@@ -297,6 +299,6 @@ func TestClientsAreResetWhenALeadershipEndsByItself(t *testing.T) {
 		if b, err := io.ReadAll(c); len(b) > 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("held: %v; the client is told %q, %v", held, b, err)
 		}
-		r.eventually("it leads again", func() bool { return r.queues[0].Leaderships() == 2 })
+		r.eventually("it leads again", func() bool { return r.queues[0].Leaderships() >= 2 })
 	}
 }

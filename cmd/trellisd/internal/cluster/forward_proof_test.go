@@ -15,6 +15,7 @@ import (
 
 // Before all members know how, those that do not lead have no port for clients; from then on they have.
 func TestMembersForwardOnceAllKnowHow(t *testing.T) {
+	t.Parallel()
 	r := newRigOf(t, false, 0, replica.VersionOfTrunks-1, 0)
 	old := 1
 	none := func() {
@@ -51,6 +52,7 @@ func TestMembersForwardOnceAllKnowHow(t *testing.T) {
 // A member that cannot reach the leader, or is not reached by it, ends its clients; what they held is
 // free, and others do not notice.
 func TestAMemberThatIsCutOffEndsItsClients(t *testing.T) {
+	t.Parallel()
 	for name, cut := range map[string]func(n *network, leader, gateway string){
 		"both ways":       func(n *network, leader, gateway string) { n.cut(leader, gateway) },
 		"to the leader":   func(n *network, leader, gateway string) { n.silence(gateway, leader) },
@@ -78,6 +80,7 @@ func TestAMemberThatIsCutOffEndsItsClients(t *testing.T) {
 
 // Who has ended and comes back is another gateway, and what the one before held is free.
 func TestAMemberThatForwardsIsStartedAnew(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	r.all()
 	l, _ := r.leader(-1)
@@ -100,6 +103,7 @@ func TestAMemberThatForwardsIsStartedAnew(t *testing.T) {
 }
 
 func TestAMemberThatIsRemovedEndsItsClients(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	r.all()
 	g := -1
@@ -127,6 +131,7 @@ func TestAMemberThatIsRemovedEndsItsClients(t *testing.T) {
 
 // Who is told to stop answers what has come.
 func TestAMemberThatForwardsStopsInOrder(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	const many = 100
 	r.eventually("all puts are answered", func() bool { // again if the trunk is lost meanwhile

@@ -139,6 +139,7 @@ func (r *rig) others(i int) (list []int) {
 }
 
 func TestEachMemberServes(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	r.all()
 	for _, secure := range []bool{false, true} {

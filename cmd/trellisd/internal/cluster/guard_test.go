@@ -230,6 +230,7 @@ func (r *rig) ask(addr net.Addr, command string) (c net.Conn, line string, err e
 
 // A leader one of whose loops hangs would go on to lead, since its heartbeats need none.
 func TestALeaderWhoseLoopHangsStepsDown(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	var (
 		l        int

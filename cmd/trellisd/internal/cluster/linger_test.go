@@ -31,6 +31,7 @@ func (r *rig) lingers(i int, tube string) (c *asideClient, job uint64) {
 
 // Who has lost a member, be it the leader or another one, goes on with its job at any that is left.
 func TestClientsOfAMemberThatIsKilledGoOnWithTheirJobsElsewhere(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"the leader", "another member"} {
 		t.Run(name, func(t *testing.T) {
 			r := newCutRig(t, 3)
@@ -60,6 +61,7 @@ func TestClientsOfAMemberThatIsKilledGoOnWithTheirJobsElsewhere(t *testing.T) {
 
 // A member that cannot read that jobs linger keeps them from that. When it can, they do.
 func TestLingerWaitsForTheLastMemberThatCannotReadIt(t *testing.T) {
+	t.Parallel()
 	r := newRigOf(t, false, 0, replica.VersionOfTrunks, 0)
 	r.all()
 	l, _ := r.leader(-1)

@@ -156,6 +156,7 @@ func (l *load) consume() func(c *asideClient) error {
 
 // Clients of all members work while the leader hands over again and again: no connection ends.
 func TestNoConnectionEndsWhenALeaderHandsOver(t *testing.T) {
+	t.Parallel()
 	times := 5
 	if proof && !servertest.RaceEnabled {
 		times = 15

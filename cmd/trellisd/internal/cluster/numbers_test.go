@@ -15,6 +15,7 @@ import (
 
 // A number is for the process of the member that has asked for it, and for nobody else.
 func TestALeaderTakesTrunksOfNumbersThatItHasGiven(t *testing.T) {
+	t.Parallel()
 	old := uint32(replica.VersionOfTrunks - 1) // nobody forwards clients, and asks for numbers
 	r := newRigOf(t, false, old, old, old)
 	id := func(i int) member.ID { return r.members[i].Status().Self }
@@ -79,6 +80,7 @@ func TestALeaderTakesTrunksOfNumbersThatItHasGiven(t *testing.T) {
 }
 
 func TestAMemberWhoseNumbersAreGoneTakesOthers(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	r.all()
 	r.eventually("numbers of a gateway are gone", func() bool {
@@ -95,6 +97,7 @@ func TestAMemberWhoseNumbersAreGoneTakesOthers(t *testing.T) {
 
 // A gateway that reads in the log that its numbers are gone resets its clients, whatever its trunks say.
 func TestClientsEndWithTheNumberOfTheirLoop(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	var c *asideClient
 	r.eventually("a gateway's numbers are gone", func() bool { // again where another member leads by then

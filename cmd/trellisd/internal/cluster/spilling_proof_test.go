@@ -125,6 +125,7 @@ func (r *rig) restart(i int) {
 // Members have most bodies in files only, and lose none when they are started again, with the limit or without, when
 // another one leads, and to a backup.
 func TestMembersWhoseBodiesLeaveMemoryLoseNone(t *testing.T) {
+	t.Parallel()
 	r := coldRig(t)
 	r.all()
 	const jobs = 1200

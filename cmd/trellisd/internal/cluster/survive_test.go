@@ -170,6 +170,7 @@ func (r *rig) kill(i int) {
 
 // A snapshot does not tell which commands were executed: they are not taken for such as were not, and sent again.
 func TestClientsOfWhomASnapshotSaysNothingAreReset(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	r.all()
 	var l, g int

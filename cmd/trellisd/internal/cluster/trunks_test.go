@@ -107,6 +107,7 @@ func TestALeaderThatHasRefusedIsAskedForTheNumbersAndNoOther(t *testing.T) {
 
 // The fence of a trunk is taken when nothing is under way any more for sessions of its loop.
 func TestAFenceIsBehindWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	r.eventually("a loop has a session", func() bool { // again where another member leads by then
 		l, _ := r.leader(-1)
@@ -152,6 +153,7 @@ func TestAFenceIsBehindWhatIsUnderWay(t *testing.T) {
 
 // A welcome names the entry up to which the leader has committed.
 func TestAWelcomeTellsOfTheFence(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 3)
 	r.all()
 	r.eventually("a gateway is welcomed anew", func() bool { // again where another member leads by then

@@ -10,6 +10,7 @@ import (
 // A member whose trunks are of version 1, beside others: its clients end with their trunk, and those of a leader of that
 // version with its leadership, as ever. Nobody is told anything false, and what they held is free.
 func TestMembersOfAnEarlierVersionOfTrunks(t *testing.T) {
+	t.Parallel()
 	r := newRigOf(t, true, make([]uint32, 3)...)
 	const old = 1
 	r.all()

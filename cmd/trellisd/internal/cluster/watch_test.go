@@ -49,6 +49,7 @@ func TestAMemberThatForwardsStaysReadyForAMomentWithoutALeader(t *testing.T) {
 
 // Trunks of a leader before end when another one leads, however long those do not answer who are asked where it serves.
 func TestAMemberKnowsWhoLeadsWhileNobodyAnswersIt(t *testing.T) {
+	t.Parallel()
 	old := uint32(replica.VersionOfTrunks - 1) // nobody forwards clients: no loop asks who leads
 	r := newRigOf(t, false, old, old, old)
 	l, _ := r.leader(-1)
