@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -163,7 +163,7 @@ func TestNoBodyAndNoTubeNameIsLogged(t *testing.T) {
 		_, _ = fmt.Fprint(s.Dial(0).Conn, secret)
 	}
 	s.WaitText("a connection is refused")
-	s.Signal(os.Interrupt)
+	s.Signal(syscall.SIGTERM)
 	s.Wait()
 	if log := strings.Join(s.Log(), "\n"); strings.Contains(log, secret) {
 		t.Errorf("it logs what clients send:\n%s", log)

@@ -220,12 +220,13 @@ func (p *Process) Signal(sig os.Signal) {
 }
 
 // Wait returns the process's exit code when it has ended, -1 if by a signal. One
-// that does not end is killed.
+// that does not end is killed, and fails the test.
 func (p *Process) Wait() int {
 	p.waitOnce.Do(func() {
 		select {
 		case <-p.read:
 		case <-time.After(Patience):
+			p.t.Errorf("a process that was to end has not within %v", Patience)
 			_ = p.Cmd.Process.Kill()
 			<-p.read
 		}
