@@ -102,6 +102,7 @@ func (c *revocable) connection(addr net.Addr, stop <-chan struct{}) error {
 		default:
 			return fmt.Errorf("got %q", reply)
 		}
+		time.Sleep(time.Millisecond) // likewise
 	}
 }
 
