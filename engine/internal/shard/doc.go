@@ -125,6 +125,10 @@
 // may try the lock of one with a smaller number, and does not wait for it. Only operations of a Tx hold several
 // shards, and none is begun while another one of the same goroutine holds a lock.
 //
+// Who is no loop, as compaction that calls Migrate, brings no time. So under its lock is done what was left over when
+// the lock was last taken, and nothing else. That is bounded and waits for nothing, as with every other lock, and whom
+// it wakes is woken when no lock is held. Compaction itself holds none of the journal's.
+//
 // # Tests
 //
 // Most tests drive sessions of package engine and look into shards, among them those of commands. What they use of that

@@ -145,17 +145,21 @@ func (sh *shard) recordDelete(j *job, out *reply.Output) error {
 
 // Migrate records all of a job again if its last full record stands in the segment of
 // that place, where a record of it has that body. It returns what [record.Journal.Move] does. Any
-// goroutine may call it.
+// goroutine may call it, with no lock held that a loop may need.
 func (e *Shards) Migrate(id uint64, place journal.Place, body []byte) error {
-	p := e.ids.Get(id)
-	if p == 0 {
+	tx := Tx{shared: e}
+	sh, _, j := e.lockRecord(&tx, id, clock.Always, true)
+	if sh == nil {
 		return nil
 	}
-	sh := e.shards[p.Shard()]
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	_, j := sh.find(id)
-	if j == nil || j.segment != place.Segment {
+	err := sh.migrate(j, place, body)
+	sh.unlock(&tx)
+	return err
+}
+
+// migrate is Migrate for a job or tombstone of the shard.
+func (sh *shard) migrate(j *job, place journal.Place, body []byte) error {
+	if j.segment != place.Segment {
 		return nil
 	}
 	ch := sh.present(j)
@@ -169,7 +173,7 @@ func (e *Shards) Migrate(id uint64, place journal.Place, body []byte) error {
 	if err := sh.beforeFull(r, j); err != nil {
 		return err
 	}
-	ticket, err := e.log.Journal.Move(r, sh.former(j))
+	ticket, err := sh.shared.log.Journal.Move(r, sh.former(j))
 	if err != nil {
 		return err
 	}

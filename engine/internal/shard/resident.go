@@ -179,9 +179,8 @@ func (sh *shard) place(j *job, place journal.Place, pos journal.Pos) {
 	case place.Known() || sh.shared.files != nil:
 		e, x := sh.shared, sh.residents
 		x.Add(resident.Entry{ID: j.ID, Pos: pos, Place: place}, e.above(e.resident.Load(), markKept))
-		// Migrate, which is nobody's Tx, leaves it to the next put to have some forgotten.
-		if by := sh.by; by != nil && x.Len()%evictLook == 0 && x.sparse() {
-			by.crowds()
+		if x.Len()%evictLook == 0 && x.sparse() {
+			sh.by.crowds()
 		}
 	}
 }
