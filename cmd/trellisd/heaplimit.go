@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"runtime/debug"
@@ -22,13 +23,17 @@ const (
 // autoMemory is how much of what the process may take --max-memory=auto lets jobs have, in percent.
 const autoMemory = 80
 
-// fixMemory replaces --max-memory=auto by a number of bytes.
+// fixMemory replaces --max-memory=auto by a number of bytes. Bodies that have a limit of their own are not in it.
 func fixMemory(opt *options.Options, limit func() int64) error {
 	if opt.MaxMemory != options.AutoMemory {
 		return nil
 	}
-	if opt.MaxMemory = limit() / 100 * autoMemory; opt.MaxMemory == 0 {
+	all := limit() / 100 * autoMemory
+	switch opt.MaxMemory = all - opt.BodyMemory; {
+	case all == 0:
 		return errors.New("--max-memory=auto: this system does not tell how much memory there is; give a number of bytes")
+	case opt.MaxMemory <= 0:
+		return fmt.Errorf("--max-memory=auto: --body-memory leaves nothing of %d bytes for jobs; give less, or a number", all)
 	}
 	return nil
 }

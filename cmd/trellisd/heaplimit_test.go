@@ -16,7 +16,15 @@ func TestAutoMemoryIsFourFifthsOfWhatTheProcessMayTake(t *testing.T) {
 	if err := fixMemory(opt, func() int64 { return 1000 << 20 }); err != nil || opt.MaxMemory != 800<<20 {
 		t.Errorf("%d, %v", opt.MaxMemory, err)
 	}
-	opt.MaxMemory = 7
+	opt.MaxMemory, opt.BodyMemory = options.AutoMemory, 300<<20
+	if err := fixMemory(opt, func() int64 { return 1000 << 20 }); err != nil || opt.MaxMemory != 500<<20 {
+		t.Errorf("beside bodies: %d, %v", opt.MaxMemory, err)
+	}
+	opt.MaxMemory, opt.BodyMemory = options.AutoMemory, 800<<20
+	if err := fixMemory(opt, func() int64 { return 1000 << 20 }); err == nil || !strings.Contains(err.Error(), "--body-memory") {
+		t.Errorf("beside bodies that may take all: %v", err)
+	}
+	opt.MaxMemory, opt.BodyMemory = 7, 0
 	if err := fixMemory(opt, nil); err != nil || opt.MaxMemory != 7 {
 		t.Errorf("a number of bytes: %d, %v", opt.MaxMemory, err)
 	}

@@ -170,8 +170,12 @@ func (s *ownServer) Problems() (all []console.Problem) {
 	if e.Blocked > 0 {
 		note("/failed", "%s waiting for groups of which all that is left is buried.", operate.Counted(e.Blocked, "job"))
 	}
-	if limit := s.src.Limits.Memory; limit > 0 && float64(e.Memory) >= near*float64(limit) {
-		severe("/server", "Jobs take %s of memory, of at most %s.", operate.Size(e.Memory), operate.Size(limit))
+	jobs := e.Memory
+	if s.src.Limits.Bodies > 0 { // bodies have a limit of their own
+		jobs -= e.Bodies
+	}
+	if limit := s.src.Limits.Memory; limit > 0 && float64(jobs) >= near*float64(limit) {
+		severe("/server", "Jobs take %s of memory, of at most %s.", operate.Size(jobs), operate.Size(limit))
 	}
 	if limit := s.src.Limits.Tubes; limit > 0 && float64(e.Tubes) >= near*float64(limit) {
 		severe("/tubes", "There are %d tubes, of at most %d.", e.Tubes, limit)

@@ -45,6 +45,7 @@ type Server struct {
 	Settings int // of tubes' names
 	Draining bool
 	Memory   int64 // bytes mapped for jobs and their bodies
+	Bodies   int64 // of them, those for bodies
 
 	// Commands that a limit made the engine refuse.
 	RefusedMemory, RefusedTubes, RefusedWatching, RefusedKeys uint64

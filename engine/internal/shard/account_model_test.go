@@ -152,7 +152,7 @@ func (c *census) accounts() {
 	}
 	for _, s := range c.sessions {
 		if in := s.incomingPut(); in != nil && in.account != nil {
-			add(in.account, 0, 1, 0, in.footprint())
+			add(in.account, 0, 1, 0, jobFootprint(0, in.keys)+counted(in.arrived(), in.size))
 		}
 	}
 	for _, sh := range c.engine.shards {

@@ -239,13 +239,13 @@ func (sh *shard) free(r ref, j *job) {
 	sh.retired.Retire(&sh.shared.ids, j.ID)
 	sh.dropBody(j)
 	var k *keyed
-	n := jobMemory + arena.Footprint(j.size)
+	n, body := jobMemory, arena.Footprint(j.size)
 	if j.flags != 0 {
 		k = sh.keyedOf(j)
 		keys := k.keys()
 		n += keysFootprint(&keys)
 	}
-	sh.by.refundBytes(n)
+	sh.by.refundJob(n, body)
 	if j.state == tombstone {
 		if !k.lost { // otherwise it was counted off with the key
 			k.space.CountBytes(-n)
@@ -255,7 +255,7 @@ func (sh *shard) free(r ref, j *job) {
 		return
 	}
 	t := sh.tubes[j.tube]
-	t.CountJob(-1, n)
+	t.CountJob(-1, n+body)
 	sh.freeRecord(r, j)
 	sh.tidier.wanted()
 	sh.removeIfUnused(t)

@@ -103,7 +103,7 @@ func (f *Follower) Full(r *journal.Record, place journal.Place) (replaced journa
 	if f.strict && replaced == (journal.Former{}) && r.ID < f.decided {
 		return replaced, fmt.Errorf("job %d comes into being, but ids below %d were decided on before", r.ID, f.decided)
 	}
-	f.tx.countBytes(jobFootprint(r.BodySize(), &r.Keys))
+	f.tx.countBytes(jobFootprint(0, &r.Keys) + f.shared.bounded(arena.Footprint(r.BodySize())))
 	sh.lock(&f.tx, f.stamp)
 	defer sh.unlock(&f.tx)
 	if err := f.insert(sh, r, place); err != nil {

@@ -26,14 +26,22 @@ type usage struct {
 // its entry in the index.
 const jobMemory = int64(unsafe.Sizeof(job{}) + unsafe.Sizeof(counters{}) + unsafe.Sizeof(ids.Place(0)))
 
-// jobFootprint is the memory that a job with a body of size bytes is counted for. keys may
-// be nil.
+// jobFootprint is the memory that a job with a body of size bytes is counted for at its tube and its account, wherever
+// that body is. keys may be nil.
 func jobFootprint(size uint32, keys *journal.Keys) int64 {
 	n := jobMemory + arena.Footprint(size)
 	if keys != nil {
 		n += keysFootprint(keys)
 	}
 	return n
+}
+
+// bounded is what of the footprint of a body counts for Limits.Memory: nothing where Limits.Bodies bounds bodies.
+func (e *Shards) bounded(body int64) int64 {
+	if e.cfg.Limits.Bodies > 0 {
+		return 0
+	}
+	return body
 }
 
 // charge counts a job with a body of size bytes and these keys, which may be nil, unless it
@@ -45,7 +53,7 @@ func (c *Tx) charge(size uint32, keys *journal.Keys) bool {
 
 // chargeLimited is charge where there is a limit.
 func (c *Tx) chargeLimited(size uint32, keys *journal.Keys) bool {
-	n, more := jobFootprint(size, keys), int64(0)
+	n, more := jobFootprint(0, keys)+c.shared.bounded(arena.Footprint(size)), int64(0)
 	if keys != nil && keys.Limited != "" {
 		more = limitedKeyFootprint(keys.Limited) + groupMemory
 	}
@@ -58,17 +66,25 @@ func (c *Tx) chargeLimited(size uint32, keys *journal.Keys) bool {
 	return true
 }
 
-// dismiss counts a put of n bytes off, also in the account to which it was admitted, if there
-// is one.
-func (c *Tx) dismiss(account *account.Tally, n int64) {
-	c.refundBytes(n)
-	account.Dismiss(n)
+// dismiss counts a put off of whose body so many bytes were counted, also in the account to which it was admitted, if
+// there is one.
+func (c *Tx) dismiss(account *account.Tally, keys *journal.Keys, body int64) {
+	n := jobFootprint(0, keys)
+	c.refundJob(n, body)
+	account.Dismiss(n + body)
 }
 
 // countBytes counts n bytes whether they fit below the limit or not.
 func (c *Tx) countBytes(n int64) {
 	if m := &c.shared.memory; m.Limited() {
 		m.Count(c.ownQuota(), n)
+	}
+}
+
+// refundJob counts n bytes of a job off, and those of its body.
+func (c *Tx) refundJob(n, body int64) {
+	if c.shared.memory.Limited() {
+		c.refundBytes(n + c.shared.bounded(body))
 	}
 }
 

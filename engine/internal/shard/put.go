@@ -48,11 +48,6 @@ func counted(n int, size uint32) int64 {
 // arrived is how many bytes of the body have.
 func (in *Incoming) arrived() int { return int(in.size) - len(in.missing) }
 
-// footprint is the memory that it is counted for.
-func (in *Incoming) footprint() int64 {
-	return jobFootprint(0, in.keys) + counted(in.arrived(), in.size)
-}
-
 // fill makes j the record of the job that it becomes, which stands nowhere yet.
 func (in *Incoming) fill(j *job) {
 	*j = job{}
@@ -85,7 +80,7 @@ func (c *Tx) Put(now clock.Time, cl *Client, cmd *codec.Command, refusal error, 
 		return 0, nil, errNoMemory
 	}
 	if refusal != nil {
-		c.dismiss(account, jobFootprint(cmd.Size, keys))
+		c.dismiss(account, keys, arena.Footprint(cmd.Size))
 		c.shared.ids.Retire(c.ids.Take(0))
 		return 0, nil, refusal
 	}
@@ -94,7 +89,7 @@ func (c *Tx) Put(now clock.Time, cl *Client, cmd *codec.Command, refusal error, 
 	body, err := sh.bodies.Alloc(cmd.Size)
 	if err != nil {
 		sh.unlock(c)
-		c.dismiss(account, jobFootprint(cmd.Size, keys))
+		c.dismiss(account, keys, arena.Footprint(cmd.Size))
 		return 0, nil, err
 	}
 	sh.countBody(1, cmd.Size)
@@ -286,7 +281,7 @@ func (c *Tx) recordLarge(t *tube, in *Incoming, out *reply.Output) (err error) {
 func (c *Tx) discard(t *tube, in *Incoming) {
 	sh := t.shard
 	sh.freeBlock(in.body, in.size)
-	c.dismiss(in.account, in.footprint())
+	c.dismiss(in.account, in.keys, counted(in.arrived(), in.size))
 	sh.shared.ids.Retire(in.id)
 	sh.tidier.wanted()
 }
@@ -320,7 +315,7 @@ func (c *Tx) placeIncoming(now clock.Time, t *tube, in *Incoming) {
 	}
 	sh.unlock(c)
 	if err != nil {
-		c.dismiss(account, jobFootprint(0, in.keys))
+		c.dismiss(account, in.keys, 0)
 		return
 	}
 	in.id = c.ids.Take(0)
@@ -329,8 +324,11 @@ func (c *Tx) placeIncoming(now clock.Time, t *tube, in *Incoming) {
 // admitIncoming is admit for a put whose body is still to come, and may never do so: it needs
 // room for the body as well, and takes none for it.
 func (c *Tx) admitIncoming(t *tube, in *Incoming) (account *account.Tally, ok bool) {
-	all := jobFootprint(in.size, in.keys)
-	if !t.Account().Fits(all) || !c.shared.memory.Fits(&c.quota, all) {
+	e, n, body := c.shared, jobFootprint(0, in.keys), arena.Footprint(in.size)
+	if !t.Account().Fits(n+body) || !e.memory.Fits(&c.quota, n+e.bounded(body)) {
+		return nil, false
+	}
+	if e.cfg.Limits.Bodies > 0 && e.full(body) {
 		return nil, false
 	}
 	return c.admit(t, 0, in.keys)
@@ -364,7 +362,7 @@ func (c *Tx) admitMore(in *Incoming, n int) bool {
 	if !in.account.AdmitMore(bytes) {
 		return false
 	}
-	if !c.shared.memory.Take(&c.quota, bytes) {
+	if !c.shared.memory.Take(&c.quota, c.shared.bounded(bytes)) {
 		in.account.Add(0, -bytes)
 		return false
 	}

@@ -346,6 +346,12 @@ func (sh *shard) sweepResidents() (looked int) {
 // putPatience is how long a put waits at most while bodies take more memory than they may.
 const putPatience = clock.Second
 
+// full reports whether bodies take more than they may, by more than puts wait for, or would with one of more bytes.
+func (e *Shards) full(more int64) bool {
+	limit := e.cfg.Limits.Bodies
+	return e.resident.Load()+more > limit+limit/8
+}
+
 // roomFor is why a put, of which nothing is on record, cannot be a job yet, whose body is in memory: others have to
 // leave that first. It is journal.ErrRoom if the put is to wait for it.
 func (c *Tx) roomFor(in *Incoming, now clock.Time) error {
@@ -358,14 +364,10 @@ func (c *Tx) roomFor(in *Incoming, now clock.Time) error {
 // roomForBody is roomFor where bodies may leave memory.
 func (c *Tx) roomForBody(in *Incoming, now clock.Time) error {
 	e := c.shared
-	limit := e.cfg.Limits.Bodies
-	if in.OnRecord() {
+	switch {
+	case in.OnRecord() || e.resident.Load() <= e.cfg.Limits.Bodies:
 		return nil
-	}
-	switch bytes := e.resident.Load(); {
-	case bytes <= limit:
-		return nil
-	case bytes > limit+limit/8 || now-in.since >= putPatience:
+	case e.full(0) || now-in.since >= putPatience:
 		return errNoMemory
 	}
 	if e.putsWait.Store(true); now == in.since {

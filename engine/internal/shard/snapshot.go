@@ -41,6 +41,7 @@ func (c *Tx) AddTo(s *stats.Server, now clock.Time) *stats.Server {
 		s.Tombstones += n.tombstones
 		s.Duplicates += n.duplicates
 		s.ReadyTimes.Add(&n.ready)
+		s.Bodies += sh.bodies.Mapped()
 		s.Memory += sh.jobs.Mapped() + sh.counters.Mapped() + sh.bodies.Mapped()
 		sh.unlock(c)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/arena"
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/queue"
 	"trellis/engine/internal/reply"
@@ -70,7 +71,7 @@ func (sh *shard) makeTombstone(r ref, j *job, out *reply.Output) error {
 		sh.leave(k.terms)
 		k.terms = nil
 	}
-	sh.by.refundBytes(jobFootprint(j.size, &keys) - tombstoneFootprint(&left))
+	sh.by.refundJob(jobFootprint(0, &keys)-tombstoneFootprint(&left), arena.Footprint(j.size))
 	t.CountJob(-1, jobFootprint(j.size, &keys))
 	k.space.CountBytes(tombstoneFootprint(&left))
 	*j = job{Links: queue.Links{ID: j.ID}, segment: segment}

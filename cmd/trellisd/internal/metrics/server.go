@@ -71,8 +71,10 @@ var serverMetrics = list[*server]{
 	gauge("beanstalkd_job_memory_bytes", "Memory that is mapped for jobs and their bodies.",
 		func(s *server) float64 { return float64(s.Memory) }),
 	gauge("beanstalkd_job_memory_limit_bytes",
-		"How much of it may be in use before puts are refused. Not shown if there is no limit.",
-		func(s *server) float64 { return shownIf(s.src.Limits.Memory > 0, float64(s.src.Limits.Memory)) }),
+		"How much of it may be in use before puts are refused, with --body-memory. Not shown if there is no limit.",
+		func(s *server) float64 {
+			return shownIf(s.src.Limits.Memory > 0, float64(s.src.Limits.Memory+s.src.Limits.Bodies))
+		}),
 	gauge("beanstalkd_max_job_size_bytes", "The largest body that is accepted.",
 		func(s *server) float64 { return float64(s.src.MaxJobSize) }),
 	gauges("kind", "beanstalkd_current_keys",

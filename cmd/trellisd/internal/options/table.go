@@ -213,10 +213,10 @@ a 32th of the disk, from 10M to 64M: a full disk gets room again by whole files.
 not fit is in the binlog only, from which it is read when a client needs it: the
 backlog may be as long as the disk has room for. Each job takes some 70 bytes of memory
 still. Jobs that come while memory is short leave it first, so that the head of a long
-queue stays there. Needs -b, and is not for members of a cluster. It takes the place of
-no other limit: for --max-memory, bodies count wherever they are. For a moment bodies
-may take more, as they leave only when they are synced, which is not waited for until
--f says so. A job whose body cannot be read is buried when its turn comes; when it is
+queue stays there. Needs -b, and is not for members of a cluster. --max-memory is for
+the rest then: what is kept about jobs, and their keys. For a moment bodies may take
+more, as they leave only when they are synced, which is not waited for until -f says so.
+A job whose body cannot be read is buried when its turn comes; when it is
 kicked that is tried again. While the disk gives nothing, what needs it is answered
 INTERNAL_ERROR. Bodies that are on their way to clients cannot leave: when many clients
 read slowly, bodies take more than SIZE, and puts are answered OUT_OF_MEMORY until they
@@ -479,7 +479,8 @@ top; for them, GOMEMLIMIT is set to the sum of SIZE, 256 MiB (768 MiB with
 --node), 1.5 KiB for each connection and 1 KiB for each tube that there may be,
 unless the environment sets it. auto is 80 % of the machine's memory, or of the
 limit of the process's control group (MemoryMax= of a unit, --memory of a
-container) if that is less.`,
+container) if that is less. With --body-memory no body counts here, and auto is less
+by what bodies may take.`,
 	}, {
 		name: "max-connections", value: "N",
 		setting: bound(&o.MaxConnections, "max-connections", 1, math.MaxInt32, quantity.Number),
