@@ -15,7 +15,8 @@
 # make deb     a Debian package for ARCH, in bin/release
 # make release archives for all systems and packages, in bin/release
 # make try     build a package twice, install, use, upgrade and purge it; needs root on Debian
-# make bench   the server side by side with beanstalkd, into bench/RESULTS.md; MATRIX=cluster: with a cluster of itself
+# make bench   the server side by side with beanstalkd, into bench/RESULTS.md; MATRIX=cluster: with a cluster of itself,
+#              MATRIX=spill: with itself and --body-memory
 # make micro   what the parts cost, without sockets
 # make fmt     format the sources
 # make clean   remove what make has made

@@ -9,7 +9,8 @@
 //
 // A server is a name and a command; see Server. A Measurement is one load, or a sequence of loads, with the figures
 // that are taken from it: Load makes one of a configuration, Recovery one of a kill and a restart, and
-// StandardMatrix, DurabilityMatrix and ClusterMatrix return the measurements of `trellis bench compare --matrix`.
+// StandardMatrix, DurabilityMatrix, ClusterMatrix and SpillMatrix return the measurements of
+// `trellis bench compare --matrix`.
 //
 // # TLS
 //

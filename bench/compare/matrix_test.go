@@ -10,7 +10,7 @@ import (
 )
 
 func TestMatricesNameEveryFigureOnce(t *testing.T) {
-	for _, rows := range [][]Measurement{StandardMatrix(), DurabilityMatrix(), ClusterMatrix()} {
+	for _, rows := range [][]Measurement{StandardMatrix(), DurabilityMatrix(), ClusterMatrix(), SpillMatrix()} {
 		seen := make(map[string]bool)
 		for _, r := range rows {
 			for _, f := range r.figures {

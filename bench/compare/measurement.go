@@ -13,7 +13,7 @@ import (
 )
 
 // A Measurement is a load, or a sequence of loads, with the figures that are taken from it. Make one with Load or
-// Recovery, or many with StandardMatrix, DurabilityMatrix or ClusterMatrix.
+// Recovery, or many with StandardMatrix, DurabilityMatrix, ClusterMatrix or SpillMatrix.
 type Measurement struct {
 	name    string
 	figures []figure

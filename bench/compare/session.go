@@ -86,13 +86,7 @@ func (s *session) run(ctx context.Context, cfg bench.Config) (*bench.RunResult, 
 
 // runOn is run at another address of the server.
 func (s *session) runOn(ctx context.Context, addr bench.Address, cfg bench.Config) (*bench.RunResult, error) {
-	cfg.Addr, cfg.Runs, cfg.Token = addr, 1, s.Token
-	if cfg.CPUs == nil {
-		cfg.CPUs = s.LoadCPUs
-	}
-	if s.Longest > 0 {
-		cfg.Duration, cfg.Warmup = min(cfg.Duration, s.Longest), min(cfg.Warmup, s.Longest)
-	}
+	cfg = s.complete(addr, cfg)
 	res, err := load.Run(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -111,6 +105,18 @@ func (s *session) runOn(ctx context.Context, addr bench.Address, cfg bench.Confi
 		s.notes[NoteBehind] = true
 	}
 	return r, nil
+}
+
+// complete adds to a load what the comparison says of all loads.
+func (s *session) complete(addr bench.Address, cfg bench.Config) bench.Config {
+	cfg.Addr, cfg.Runs, cfg.Token = addr, 1, s.Token
+	if cfg.CPUs == nil {
+		cfg.CPUs = s.LoadCPUs
+	}
+	if s.Longest > 0 {
+		cfg.Duration, cfg.Warmup = min(cfg.Duration, s.Longest), min(cfg.Warmup, s.Longest)
+	}
+	return cfg
 }
 
 func (s *session) broke(err error) {

@@ -61,4 +61,7 @@ func (s *shared) sample(to *usage) {
 
 // tubePrefix returns how the names of a run's tubes begin. It differs between runs, also of other
 // processes and on other machines.
-func tubePrefix() string { return fmt.Sprintf("bench-%d-%x", os.Getpid(), rand.Uint64()) }
+func tubePrefix() string { return fmt.Sprintf("%s%d-%x", tubesOfLoads, os.Getpid(), rand.Uint64()) }
+
+// tubesOfLoads is what the names of all tubes of loads begin with.
+const tubesOfLoads = "bench-"

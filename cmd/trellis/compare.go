@@ -43,8 +43,8 @@ for the member, and {http} for the port of its metrics. The member that serves c
 command must have {dir} in it. --matrix standard is the table of bench/RESULTS.md, --matrix durability
 measures the modes of the binlog; both add -b, -f and -F to the servers' commands. The standard matrix
 measures TLS too, with options of trellisd; servers that lack them get stunnel in front, if the path has
-it. --matrix cluster compares trellisd -b DIR -f 0 with a cluster of three. With a matrix, --duration
-is the most that any load lasts.
+it. --matrix cluster compares trellisd -b DIR -f 0 with a cluster of three, --matrix spill trellisd -b DIR
+with and without --body-memory. With a matrix, --duration is the most that any load lasts.
 
 ` + scenarioList(),
 		Example: `  trellis bench compare cycle -c 1000 -t 5s
@@ -102,12 +102,12 @@ is the most that any load lasts.
 	f.StringVar(&c.Dir, "dir", "",
 		"where directories of servers are made (default the system's for temporary files, "+
 			"or the working directory when that is in memory)")
-	f.StringVar(&matrix, "matrix", "", "a set of measurements: standard, durability or cluster")
+	f.StringVar(&matrix, "matrix", "", "a set of measurements: "+namesOfMatrices())
 	f.StringVar(&rows, "rows", "", "only those measurements of the matrix that have this in their name")
 	token.register(f)
 	f.StringVar(&markdown, "markdown", "",
 		"write the table into this file, between the lines <!-- bench: begin --> and <!-- bench: end -->; "+
-			"of a cluster, <!-- bench cluster: begin --> and so on")
+			"of cluster and spill, <!-- bench cluster: begin --> and so on")
 	f.StringVar(&jsonTo, "json", "", "write all values as JSON to this file; - for standard output")
 	flags.register(cmd)
 	return cmd
@@ -123,18 +123,12 @@ func chooseMeasurements(flags *loadFlags, matrix, rows string, args []string) ([
 	if name := flags.given("duration"); name != "" {
 		return nil, fmt.Errorf("--%s has no effect: a matrix has loads of its own", name)
 	}
-	var all []compare.Measurement
-	switch matrix {
-	case "standard":
-		all = compare.StandardMatrix()
-	case "durability":
-		all = compare.DurabilityMatrix()
-	case clusterMatrix:
-		all = compare.ClusterMatrix()
-	default:
+	m := findMatrix(matrix)
+	if m == nil {
 		return nil, fmt.Errorf("matrix %q is not known", matrix)
 	}
-	all = slices.DeleteFunc(all, func(m compare.Measurement) bool { return !strings.Contains(m.Name(), rows) })
+	other := func(m compare.Measurement) bool { return !strings.Contains(m.Name(), rows) }
+	all := slices.DeleteFunc(m.measurements(), other)
 	if len(all) == 0 {
 		return nil, fmt.Errorf("no measurement of the matrix has %q in its name", rows)
 	}
@@ -160,8 +154,43 @@ func chooseScenario(flags *loadFlags, name string) ([]compare.Measurement, error
 	return []compare.Measurement{compare.Load(cfg)}, nil
 }
 
-// clusterMatrix is the matrix with servers of its own, and with a table of its own in a file.
-const clusterMatrix = "cluster"
+// A matrix is a set of measurements that --matrix names.
+type matrix struct {
+	name         string
+	measurements func() []compare.Measurement
+	// servers are those of a matrix with servers of its own, which has a table of its own in a file. where is how
+	// trellisd is started.
+	servers func(where string) []string
+}
+
+var matrices = []matrix{
+	{"standard", compare.StandardMatrix, nil},
+	{"durability", compare.DurabilityMatrix, nil},
+	{"cluster", compare.ClusterMatrix, func(where string) []string {
+		keeps := where + " --http {host}:{http} -b {dir}"
+		return []string{"alone=" + keeps + " -f 0", "cluster of three=" + keeps + " --node {node} --cluster {cluster}"}
+	}},
+	{"spill", compare.SpillMatrix, func(where string) []string {
+		with := fmt.Sprintf(" --body-memory %d", compare.SpillLimit)
+		return []string{"all in memory=" + where + " -b {dir}", "64 MB of bodies=" + where + " -b {dir}" + with}
+	}},
+}
+
+func findMatrix(name string) *matrix {
+	i := slices.IndexFunc(matrices, func(m matrix) bool { return m.name == name })
+	if i < 0 {
+		return nil
+	}
+	return &matrices[i]
+}
+
+func namesOfMatrices() string {
+	var names []string
+	for _, m := range matrices {
+		names = append(names, m.name)
+	}
+	return strings.Join(names, ", ")
+}
 
 // chooseServers parses the given servers, or finds the usual ones.
 func chooseServers(given []string, matrix string) ([]compare.Server, error) {
@@ -172,9 +201,8 @@ func chooseServers(given []string, matrix string) ([]compare.Server, error) {
 		}
 		const where = " -l {host} -p {port}"
 		given = []string{"beanstalkd=beanstalkd" + where, "trellisd=" + trellisd + where}
-		if matrix == clusterMatrix {
-			keeps := trellisd + where + " --http {host}:{http} -b {dir}"
-			given = []string{"alone=" + keeps + " -f 0", "cluster of three=" + keeps + " --node {node} --cluster {cluster}"}
+		if m := findMatrix(matrix); m != nil && m.servers != nil {
+			given = m.servers(trellisd + where)
 		}
 	}
 	var servers []compare.Server
@@ -258,7 +286,7 @@ func updateMarkdown(file, matrix string, t *compare.Table) error {
 		return nil
 	}
 	mark := "bench"
-	if matrix == clusterMatrix {
+	if m := findMatrix(matrix); m != nil && m.servers != nil {
 		mark += " " + matrix
 	}
 	var b bytes.Buffer

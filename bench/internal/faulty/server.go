@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -277,7 +278,14 @@ func (c *conn) command(f []string) bool {
 		}
 		c.watched = slices.DeleteFunc(c.watched, func(t string) bool { return t == f[1] })
 		c.say("WATCHING %d", len(c.watched))
-	case "stats", "stats-tube", "stats-job", "list-tubes":
+	case "list-tubes":
+		tubes := map[string]bool{}
+		for _, j := range s.jobs {
+			tubes[j.tube] = true
+		}
+		text := "---\n- " + strings.Join(slices.Sorted(maps.Keys(tubes)), "\n- ") + "\n"
+		c.say("OK %d\r\n%s", len(text), text)
+	case "stats", "stats-tube", "stats-job":
 		if f[0] == "stats-job" && s.jobs[arg(1)] == nil {
 			c.say("NOT_FOUND")
 			return true
