@@ -39,9 +39,9 @@ func TestWhoIsOwedMostIsClosedWhenAllTogetherAreOwedTooMuch(t *testing.T) {
 	t.Parallel()
 	serverNetworks(t, func(t *testing.T, network string) {
 		const peeks = 20
-		crowd := 10
-		if proof {
-			crowd = 30
+		crowd := 30
+		if few {
+			crowd = 10
 		}
 		limit := int64(crowd) * (maxJob / 8)
 		ts := serveConfig(t, network, hooks{}, nil, func(c *Config) { c.MaxOutputTotal, c.Loops = limit, 2 })
