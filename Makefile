@@ -38,9 +38,9 @@ COMPOSE      = $(TOOLS)/github.com/compose-spec/compose-go/v2/cmd@v2.16.2/cmd
 
 DIRS     = $(wildcard bench binlog cmd codec engine reactor)
 packages = $(addprefix ./,$(addsuffix /...,$(1)))
-# The programs are tested as processes. What takes longest is first, so that nothing waits for it alone.
-PROGRAMS = cmd bench
-PARTS    = reactor $(filter-out reactor $(PROGRAMS),$(DIRS))
+# What takes longest is tested first, so that nothing waits for it alone.
+LONGEST  = $(addprefix trellis/,cmd/trellisd/faults cmd/trellisd/process reactor engine/internal/shard \
+	cmd/trellisd/internal/cluster cmd/internal/console cmd/trellis)
 # With the race detector, everything takes some eight times as long: make test looks for races only where most goroutines
 # meet for what that costs. make race does all that make proof tries where goroutines of ours meet, in CROWDED, and has
 # all else try as much as make test does, but for ALONE, whose tests have one goroutine each, but for those of shards in
@@ -48,7 +48,7 @@ PARTS    = reactor $(filter-out reactor $(PROGRAMS),$(DIRS))
 RACED    = binlog/replica binlog/replica/wire
 ALONE    = codec engine engine/internal/shard engine/internal/queue binlog/replica/entry binlog/replica/offline binlog/replica/snapshot
 CROWDED  = reactor binlog/replica binlog/replica/wire cmd/trellisd/internal/cluster cmd/trellisd/soak
-without  = $(filter-out $(addprefix trellis/,$(1)),$(shell $(GO) list $(call packages,$(PROGRAMS) $(PARTS))))
+without  = $(filter-out $(addprefix trellis/,$(1)),$(LONGEST) $(shell $(GO) list ./...))
 CREWS    = $(shell grep -lE 'newCrew|[.]Go.func|go func' engine/internal/shard/*_test.go)
 
 TARGETS  = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 freebsd/amd64 freebsd/arm64
@@ -147,10 +147,8 @@ cross:
 		GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build ./... || exit 1; \
 	done
 
-# What takes longest is first.
 unit:
-	$(TEST) -tags proof -p 3 $(addprefix ./,cmd/trellisd/faults cmd/trellisd/process reactor engine/internal/shard \
-		cmd/trellisd/internal/cluster cmd/internal/console cmd/trellis) ./...
+	$(TEST) -tags proof -p 3 $(LONGEST) ./...
 
 # All tests of processes take longer than everything else with the race detector: of those that make test leaves out,
 # it sees the clients of members to which things happen.
