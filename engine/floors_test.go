@@ -13,7 +13,7 @@ import (
 )
 
 // maxSeam is how many names of package shard sessions, loops, commands and the engine may use.
-const maxSeam = 89
+const maxSeam = 90
 
 // Sessions, loops, commands and the engine see no lock, no job and no record of shards. What they use of these are few
 // operations: if one more seems to be needed, look for the operation that is missing.

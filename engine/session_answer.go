@@ -98,10 +98,10 @@ var lostReplies = [codec.NumCommands]struct {
 	kinds effectKinds
 }{
 	codec.OpPut:                {"", aPut | anUpdate | aDelete},
-	codec.OpReserve:            {"", aHold},
-	codec.OpReserveWithTimeout: {"", aHold},
-	codec.OpReserveJob:         {"", aHold},
-	codec.OpReserveBatch:       {"", aHold},
+	codec.OpReserve:            {"", aHold | aTouch},
+	codec.OpReserveWithTimeout: {"", aHold | aTouch},
+	codec.OpReserveJob:         {"", aHold | aTouch},
+	codec.OpReserveBatch:       {"", aHold | aTouch},
 	codec.OpTouchAll:           {"", aTouch},
 	codec.OpDelete:             {codec.ReplyDeleted, anEnd},
 	codec.OpRelease:            {codec.ReplyReleased, aPut | anUpdate | anEnd},
@@ -183,6 +183,9 @@ var raisedStates = [...]string{
 // answerReserve hands out a job again, if the session has it still.
 func (s *Session) answerReserve(now Time, id uint64, out *Output) Answer {
 	informed := s.informed()
+	if s.loop.tx.Reclaim(now, id, &s.client, out) != nil {
+		return NoAnswer // others could not be told that it is this client's
+	}
 	has, err := s.loop.tx.Handed(now, id, &s.client, 0, informed, out)
 	if load := awaited(err); load != nil {
 		load.Leave() // a server of a cluster has all bodies in memory
@@ -201,6 +204,11 @@ func (s *Session) answerReserve(now Time, id uint64, out *Output) Answer {
 // answerBatch hands out again what the session still has of some jobs.
 func (s *Session) answerBatch(now Time, effects []journal.Effect, out *Output) (Answer, Outcome) {
 	list := lastHeld(effects)
+	for _, id := range list {
+		if s.loop.tx.Reclaim(now, id, &s.client, out) != nil {
+			return NoAnswer, Done
+		}
+	}
 	b, same := s.loop.tx.RepeatBatch(now, &s.client, list, s.informed())
 	if b == nil {
 		return NotDone, Done
@@ -219,14 +227,16 @@ func (s *Session) answerBatch(now Time, effects []journal.Effect, out *Output) (
 	return OtherAnswer, outcome
 }
 
-// lastHeld are the jobs of holds, in the order in which each was held last.
+// lastHeld are the jobs of holds, in the order in which each was held last. A touch says that a job was reclaimed.
 func lastHeld(effects []journal.Effect) (list []uint64) {
 	at := make(map[uint64]int, len(effects))
 	for i := range effects {
-		at[effects[i].ID] = i
+		if effects[i].Kind == journal.EffectHold {
+			at[effects[i].ID] = i
+		}
 	}
 	for i := range effects {
-		if id := effects[i].ID; at[id] == i {
+		if id := effects[i].ID; effects[i].Kind == journal.EffectHold && at[id] == i {
 			list = append(list, id)
 		}
 	}

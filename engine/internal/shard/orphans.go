@@ -189,3 +189,18 @@ func (sh *shard) adopt(cl *Client, r ref, j *job, more uint32, out *reply.Output
 	sh.hand(r, j, to, end)
 	return nil
 }
+
+// Reclaim makes an orphan the client's again, which an earlier server had reserved for it by a command that is answered
+// now: that server has ended the client's session, but the reply was lost. It counts as a touch.
+func (c *Tx) Reclaim(now clock.Time, id uint64, cl *Client, out *reply.Output) error {
+	sh, r, j := c.shared.lockJob(c, id, now)
+	if sh == nil {
+		return nil
+	}
+	var err error
+	if j.state == reserved && sh.orphansWith(j) != nil && sh.mayAdopt(cl, j) {
+		err = sh.adopt(cl, r, j, 0, out)
+	}
+	sh.unlock(c)
+	return err
+}

@@ -233,7 +233,7 @@ func TestNoCommandIsAnsweredByAnEffectThatItCannotHave(t *testing.T) {
 	}
 	const puts, updates = 4, 5 // states of which these tell
 	want := map[codec.Op]int{
-		codec.OpPut: 2*puts + 2, codec.OpReserve: 2, codec.OpReserveWithTimeout: 2, codec.OpReserveJob: 1, codec.OpReserveBatch: 2,
+		codec.OpPut: 2*puts + 2, codec.OpReserve: 4, codec.OpReserveWithTimeout: 4, codec.OpReserveJob: 2, codec.OpReserveBatch: 4,
 		codec.OpTouch: 1, codec.OpTouchAll: 2, codec.OpDelete: 2, codec.OpRelease: puts + updates + 2, codec.OpBury: updates, codec.OpKickJob: updates,
 		codec.OpMoveJob: puts + updates + 2, codec.OpSetDLQ: 1, codec.OpSetTube: 1, codec.OpKick: 2 * updates, codec.OpKickTube: 2 * updates,
 		codec.OpMoveTube: 2 * puts, codec.OpDeleteTubeJobs: 4,
@@ -283,6 +283,44 @@ func TestAReserveBeginsAnewIfItsJobsAreGone(t *testing.T) {
 		answers, ok := c.again(lines(x.say), effects, 0)
 		if got, _ := c.Pending(); !ok || string(got) != x.deliver || answers[0] != x.want {
 			t.Errorf("%s, and %s are gone: answered %v with %q, want %d with %q", x.say, x.gone, answers, got, x.want, x.deliver)
+		}
+	}
+}
+
+// A client that sends no more has left its leader before the replies came, and its jobs linger. The next leader gives
+// them back to it with the replies, also where that has begun already.
+func TestAReserveWhoseJobsLingerIsAnsweredWithThem(t *testing.T) {
+	for _, x := range []struct{ say, deliver string }{
+		{"reserve-with-timeout 0", "RESERVED 1 1\r\na\r\n"},
+		{"reserve-job 1", "RESERVED 1 1\r\na\r\n"},
+		{"reserve-batch 2", "RESERVED_BATCH 2\r\nRESERVED 1 1\r\na\r\nRESERVED 2 1\r\nb\r\n"},
+	} {
+		s, record := numberedSim(t, 1)
+		c, other := s.open(), s.open()
+		other.say("set-tube default linger=10", "put 0 0 9 1", "a", "put 0 0 9 1", "b")
+		id := c.session.number()
+		effects := c.lost(record, x.say)
+		for range 2 {
+			for i := range s.conns {
+				_ = s.conns[i].HalfClose()
+				s.conns[i].ended = true
+			}
+			s.engine.CloseAbsent(1)
+			s.succeed(t, record)
+			back, err := s.comesBack(id, plain, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			from := back.offset
+			for i := range effects {
+				effects[i].Offset = from + uint64(len(lines(x.say)))
+			}
+			answers, ok := back.again(lines(x.say), effects, 0)
+			if got, _ := back.Pending(); !ok || string(got) != x.deliver || answers[0] != SameAnswer {
+				t.Errorf("%s is answered %v with %q, want %q", x.say, answers, got, x.deliver)
+			}
+			effects = append(effects, record.effectsOn(id, from)...)
+			s.standbyAgrees(t, record)
 		}
 	}
 }
