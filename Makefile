@@ -43,12 +43,13 @@ LONGEST  = $(addprefix trellis/,cmd/trellisd/faults cmd/trellisd/process reactor
 	cmd/trellisd/internal/cluster cmd/internal/console cmd/trellis)
 # With the race detector, everything takes some eight times as long: make test looks for races only where most goroutines
 # meet for what that costs. make race does all that make proof tries where goroutines of ours meet, in CROWDED, and has
-# all else try as much as make test does, but for ALONE, whose tests have one goroutine each, but for those of shards in
-# CREWS.
+# all else try as much as make test does, but for tests with one goroutine: those of the packages ALONE, but for those of
+# shards in CREWS, and of the others the longest, SINGLE.
 RACED    = binlog/replica binlog/replica/wire
 ALONE    = codec engine engine/internal/shard engine/internal/queue binlog/replica/entry binlog/replica/offline binlog/replica/snapshot
 CROWDED  = reactor binlog/replica binlog/replica/wire cmd/trellisd/internal/cluster cmd/trellisd/soak
 without  = $(filter-out $(addprefix trellis/,$(1)),$(LONGEST) $(shell $(GO) list ./...))
+SINGLE   = HostileServer|BookForgetsPages|ARareSizeComes|DamageOfAnIndexChanges
 CREWS    = $(shell grep -lE 'newCrew|[.]Go.func|go func' engine/internal/shard/*_test.go)
 
 TARGETS  = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 freebsd/amd64 freebsd/arm64
@@ -154,7 +155,7 @@ unit:
 # it sees the clients of members to which things happen.
 race:
 	$(RACE) -tags proof -p 3 $(addprefix ./,$(CROWDED))
-	$(RACE) -p 3 $(call without,$(ALONE) $(CROWDED))
+	$(RACE) -p 3 -skip '$(SINGLE)' $(call without,$(ALONE) $(CROWDED))
 	$(RACE) -tags proof -run DoNotNotice ./cmd/trellisd/faults
 	$(RACE) -tags proof -run "$$(.ci/tests-of $(CREWS))" ./engine/internal/shard
 
