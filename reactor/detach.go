@@ -39,7 +39,12 @@ func (s *Server) Attach(e *engine.Engine, now func() engine.Time, j Committer) {
 	}
 	defer s.holds.Done()
 	s.stopDialling()
-	offset := now() - engine.Time(s.now())
+	// Time may pass between two looks at clocks. The engine's may be late by that, but not early: see replica.Leadership.
+	offset := engine.MaxTime
+	for range 3 {
+		at := engine.Time(s.now())
+		offset = min(offset, now()-at)
+	}
 	s.onLoops(func(l *loop) { l.attach(e, offset, j) })
 	s.engine.Store(e)
 	s.release()

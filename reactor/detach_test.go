@@ -82,6 +82,34 @@ func serveChanging(t *testing.T, network string, h hooks, change func(*Config)) 
 	return ts, j
 }
 
+// What an engine records is compared with the time of its leadership: a loop takes it as it is, however long a look at
+// the clock takes.
+func TestLoopsHaveTheTimeOfAnotherEngine(t *testing.T) {
+	t.Parallel()
+	var clock atomic.Int64
+	ts, j := serveChanging(t, "unix", hooks{}, func(c *Config) {
+		c.Now = func() engine.Time { return engine.Time(clock.Load()) }
+	})
+	ts.Hold(true)
+	j.commit(ts, j.recorded.Load())
+	e, _ := ts.detach(j)
+	const its = engine.Time(time.Hour)
+	looks := 0
+	ts.attach(e, func() engine.Time {
+		if looks++; looks == 1 {
+			clock.Add(int64(time.Second))
+		}
+		now := its + engine.Time(clock.Load())
+		clock.Add(int64(time.Second))
+		return now
+	}, j)
+	ts.onLoops(func(l *loop) {
+		if l.offset != its {
+			t.Errorf("a loop's engine is %v ahead of it, want %v", time.Duration(l.offset), time.Duration(its))
+		}
+	})
+}
+
 // Who holds no job does not notice that the engine is another one, whatever it is about.
 func TestClientsGoOnWithAnotherEngine(t *testing.T) {
 	t.Parallel()

@@ -39,6 +39,7 @@ type rig struct {
 	runs    []*running           // nil of those that do not run
 	bodies  int64                // bytes that bodies may take in the memory of members that are started
 	every   int64                // bytes of entries between snapshots; 0 for the default
+	mono    func() time.Duration // nil is the system's
 }
 
 // running is a member that runs.
@@ -159,8 +160,9 @@ func (r *rig) start(i int, nodes []member.Node, l net.Listener) {
 			s, err := net.Listen("tcp", "127.0.0.1:0")
 			return []net.Listener{l}, []net.Listener{s}, err
 		},
-		TLS: &tls.Config{Certificates: []tls.Certificate{tlstest.NewAuthority("test").Issue("localhost", nil)}},
-		Log: log,
+		TLS:  &tls.Config{Certificates: []tls.Certificate{tlstest.NewAuthority("test").Issue("localhost", nil)}},
+		Mono: r.mono,
+		Log:  log,
 	})
 	if v := r.trunks[i]; v != 0 {
 		q.trunks = v

@@ -164,10 +164,10 @@ func (q *Queue) discard() {
 func (q *Queue) Serve(l *replica.Leadership) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.engine
-	// The leadership's clock and this one run at the same speed, and this one takes no lock.
-	base, began := engine.Time(l.Now()-q.start), q.cfg.Mono()
-	now := func() engine.Time { return base + engine.Time(q.cfg.Mono()-began) }
+	e, start := q.engine, q.start
+	// That of a clock which only runs as fast could be early from the beginning. What such an engine records would be due
+	// early for the next leader, which goes by the time of the leadership.
+	now := func() engine.Time { return engine.Time(l.Now() - start) }
 	q.follower.RecordIn(l)
 	if q.resumes() && l.TakesTrunks() {
 		q.follower.ServeOn(l.NextID(), now())

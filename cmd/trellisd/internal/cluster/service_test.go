@@ -48,3 +48,31 @@ func TestANodeThatEndsMakesNoRoomForAnotherEngine(t *testing.T) {
 		t.Error("garbage is collected before the node ends")
 	}
 }
+
+// What an engine has recorded is due by the time of the next leadership, which goes on from that of this one.
+func TestALeadersEngineHasTheTimeOfTheLeadership(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	r := &rig{t: t, net: newNetwork(true), newest: make([]uint32, 1), trunks: map[int]uint16{}}
+	r.mono = func() time.Duration { // as where much else runs
+		time.Sleep(10 * time.Millisecond)
+		return time.Since(began)
+	}
+	r.startAll()
+	r.eventually("a member leads", func() bool {
+		q := r.queues[0]
+		q.mu.Lock()
+		s, start := q.service, q.start
+		q.mu.Unlock()
+		if s == nil {
+			return false
+		}
+		from := s.leadership.Now() - start
+		at := s.now()
+		to := s.leadership.Now() - start
+		if at < engine.Time(from) || at > engine.Time(to) {
+			t.Errorf("it is %v for the engine, and %v to %v for the leadership", time.Duration(at), time.Duration(from), time.Duration(to))
+		}
+		return true
+	})
+}
