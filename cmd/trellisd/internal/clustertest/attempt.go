@@ -8,9 +8,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"trellis/cmd/trellisd/internal/servertest"
 )
+
+// logPatience is how much later than a member's clients a test may know that its leadership has ended.
+const logPatience = 3 * time.Second
 
 // Undisturbed runs a test of a new cluster whose leader must lead until the test ends that. On a busy
 // machine a leader may not hear from the others for a second, and lose its leadership to one of them: a
@@ -22,6 +26,9 @@ func Undisturbed(t testing.TB, nodes int, test func(t testing.TB, w *Cluster)) {
 		w := NewCluster(a, nodes)
 		a.Run(func() { test(a, w) })
 		why := w.disturbed()
+		for end := time.Now().Add(logPatience); a.Failed() && why == "" && time.Now().Before(end); why = w.disturbed() {
+			time.Sleep(10 * time.Millisecond)
+		}
 		a.Clean()
 		switch {
 		case !a.Failed():
