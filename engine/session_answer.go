@@ -60,7 +60,7 @@ func (s *Session) answer(now Time, cmd *codec.Command, effects []journal.Effect,
 	case codec.OpPut, codec.OpPutEnd:
 		return s.answerPut(now, cmd, effects, out), Done
 	case codec.OpReserve, codec.OpReserveWithTimeout, codec.OpReserveJob:
-		return s.answerReserve(now, effects[len(effects)-1].ID, out), Done
+		return s.answerReserve(now, effects[len(effects)-1].ID, out)
 	case codec.OpReserveBatch:
 		return s.answerBatch(now, effects, out)
 	case codec.OpTouchAll:
@@ -181,24 +181,41 @@ var raisedStates = [...]string{
 }
 
 // answerReserve hands out a job again, if the session has it still.
-func (s *Session) answerReserve(now Time, id uint64, out *Output) Answer {
-	informed := s.informed()
+func (s *Session) answerReserve(now Time, id uint64, out *Output) (Answer, Outcome) {
 	if s.loop.tx.Reclaim(now, id, &s.client, out) != nil {
-		return NoAnswer // others could not be told that it is this client's
+		return NoAnswer, Done // others could not be told that it is this client's
 	}
-	has, err := s.loop.tx.Handed(now, id, &s.client, 0, informed, out)
-	if load := awaited(err); load != nil {
-		load.Leave() // a server of a cluster has all bodies in memory
-		return NoAnswer
-	}
-	if !has || err != nil {
-		return NotDone
+	has, err := s.loop.tx.Handed(now, id, &s.client, 0, s.informed(), out)
+	outcome, load := Done, awaited(err)
+	switch {
+	case load != nil:
+		outcome = s.park(now, redelivery(id), load)
+		s.wait.since = now // see WaitingSince
+	case !has || err != nil:
+		return NotDone, Done
 	}
 	s.becomeWorker()
-	if informed {
-		return OtherAnswer // it tells of the job's age
+	if s.informed() {
+		return OtherAnswer, outcome // it tells of the job's age
 	}
-	return SameAnswer
+	return SameAnswer, outcome
+}
+
+// A redelivery goes on with the answer to a reserve whose job's body was loaded.
+type redelivery uint64
+
+func (id redelivery) turn(s *Session, now Time, out *Output) Outcome {
+	has, err := s.loop.tx.Handed(now, uint64(id), &s.client, 0, s.informed(), out)
+	load := awaited(err)
+	switch {
+	case load != nil:
+		return s.park(now, id, load)
+	case !has:
+		return Quit // what the client would have been told is not known
+	case err != nil:
+		out.Answer(err, "")
+	}
+	return Done
 }
 
 // answerBatch hands out again what the session still has of some jobs.

@@ -325,6 +325,43 @@ func TestAReserveWhoseJobsLingerIsAnsweredWithThem(t *testing.T) {
 	}
 }
 
+// The body of the job may have left memory: the reply comes when it was loaded. If the job has gone meanwhile, nobody
+// knows what the client was told.
+func TestAReserveIsAnsweredAgainWhenTheBodyOfItsJobIsLoaded(t *testing.T) {
+	for _, say := range []string{"reserve", "reserve-with-timeout 0", "reserve-job 1", "reserve-batch 1"} {
+		for _, gone := range []bool{false, true} {
+			s := newLimitedSim(100_000, 1, Limits{Bodies: someBodies})
+			s.goCold(true)
+			c, other := s.open(), s.open()
+			told := c.say("put 0 0 9 1", "a", say)
+			if s.Settle(); s.coldJobs() != 1 {
+				t.Fatalf("%d jobs are cold", s.coldJobs())
+			}
+			s.cold.late = 100
+			in := lines(say)
+			effect := journal.Effect{
+				Session: c.session.number(), Offset: c.offset + uint64(len(in)), ID: 1, Kind: journal.EffectHold,
+			}
+			answers, ok := c.again(in, []journal.Effect{effect}, 0)
+			if !ok || answers[0] != SameAnswer || !c.waiting {
+				t.Fatalf("%s is answered %v, and waits: %v", say, answers, c.waiting)
+			}
+			if gone {
+				other.say("delete-tube-jobs default reserved 1")
+			}
+			s.cold.late = 0
+			s.Settle()
+			got, _ := c.Pending()
+			if want := strings.TrimPrefix(told, "INSERTED 1\r\n"); !gone && string(got) != want {
+				t.Errorf("%s is answered %q, want %q", say, got, want)
+			}
+			if gone && (len(got) > 0 || !c.ended) {
+				t.Errorf("%s is answered %q, and its job has gone; ended: %v", say, got, c.ended)
+			}
+		}
+	}
+}
+
 // The same place has told of several jobs, if some were lost before the reply.
 func TestTheLastJobsThatACommandGotAreDelivered(t *testing.T) {
 	s, record := numberedSim(t, 1)
