@@ -51,7 +51,7 @@ func (l *Leadership) admit(n int64, always bool) error {
 		return journal.ErrFailed
 	case l.spaceLow && !always:
 		return journal.ErrNoSpace
-	case l.bytes+n > maxUncommitted && l.bytes > 0 && !always:
+	case l.bytes+n > l.most && l.bytes > 0 && !always:
 		l.roomAsked = true
 		return journal.ErrRoom
 	}
@@ -283,7 +283,7 @@ func (l *Leadership) finish() (due bool) {
 	l.inFlight -= n
 	l.committed.Store(uint64(pos))
 	l.settled()
-	room := l.roomAsked && l.bytes <= maxUncommitted/2
+	room := l.roomAsked && l.bytes <= l.most/2
 	l.roomAsked = l.roomAsked && !room
 	due = l.due()
 	l.mu.Unlock()

@@ -197,6 +197,7 @@ func (nobodys) Loaded([]journal.Fetched)                        {}
 func (b *bodies) turn(q Spilling, life *spill.Life) (freed, more bool, err error) {
 	if b.full(q, 6) {
 		if err := life.Ready(); err != nil {
+			q.Spill(0, nil) // puts that wait are tried again
 			return false, false, err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"trellis/binlog/record"
 	"trellis/binlog/replica/snapshot"
 	"trellis/binlog/spill"
+	"trellis/binlog/vfs"
 	"trellis/binlog/vfs/faultfs"
 )
 
@@ -25,6 +26,8 @@ type coldQueue struct {
 	mu   sync.Mutex
 	life *spill.Life
 	jobs map[uint64]*coldBody
+
+	calls int // of Spill
 }
 
 type coldBody struct {
@@ -44,7 +47,10 @@ func (q *coldQueue) BodyMemory() (n int64) {
 	return n
 }
 
-func (q *coldQueue) Spill(_ int, give func(*journal.Record) bool) (freed int64, more bool) {
+func (q *coldQueue) Spill(most int, give func(*journal.Record) bool) (freed int64, more bool) {
+	if q.calls++; most == 0 {
+		return 0, true
+	}
 	for id, j := range q.jobs {
 		if j.body != nil && !give(&journal.Record{ID: id, State: journal.Ready, TTR: 1, Tube: "a", Body: j.body}) {
 			return 0, true
@@ -382,6 +388,24 @@ func TestABodyFileWhoseSyncFailsIsInNoSnapshot(t *testing.T) {
 	}
 	r.must(r.walk(3, func() {}))
 	r.restarted(3)
+}
+
+// Puts that wait for memory hear from Spill that they are tried again, and refused if the disk stays full.
+func TestTheQueueIsCalledThoughNoBodyFileCanBeMade(t *testing.T) {
+	r := newColdRig(t)
+	for range 4 {
+		r.id++
+		r.q.jobs[r.id] = &coldBody{body: coldText(r.id)}
+	}
+	r.fs.Hook(func(c faultfs.Call) faultfs.Fault {
+		if c.Op == "create" {
+			return faultfs.Fault{Err: syscall.ENOSPC}
+		}
+		return faultfs.Fault{}
+	})
+	if _, _, err := r.n.bodies.turn(r.q, r.q.life); !vfs.IsNoSpace(err) || r.q.calls != 1 {
+		t.Errorf("it was called %d times: %v", r.q.calls, err)
+	}
 }
 
 // A body file that is missing, or another one, ends the start, and nothing is removed.

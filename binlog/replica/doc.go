@@ -314,10 +314,11 @@
 //
 // # Limits
 //
-// Memory: 64 MiB of records that are not committed (then journal.ErrRoom, but deletes, and what is recorded of
-// sessions, are taken); the entry log's cache of 64 MiB; 16 MiB of entries on their way to each follower; 64 MiB of
-// messages that wait, and 1,024 messages whose answers wait for the disk; 16 MiB of entries that are being applied;
-// 1.25 MiB of records, or twice the largest, of a snapshot that is taken. A follower takes no more entries while it
-// has not applied 64 MiB of what it has stored, and some of that is committed. A batch has 512 KiB, or one record.
+// Memory: 64 MiB of records that are not committed, and a quarter of Options.Bodies at most (then journal.ErrRoom,
+// but deletes, and what is recorded of sessions, are taken); the entry log's cache of 64 MiB; 16 MiB of entries on
+// their way to each follower; 64 MiB of messages that wait, and 1,024 messages whose answers wait for the disk; 16
+// MiB of entries that are being applied; 1.25 MiB of records, or twice the largest, of a snapshot that is taken. A
+// follower takes no more entries while it has not applied 64 MiB of what it has stored, and some of that is
+// committed. A batch has 512 KiB, or one record.
 // What a cluster should do on paper is in cmd/doc/limits.md.
 package replica

@@ -386,12 +386,19 @@ func TestNoMoreThanTheWindowIsOnItsWay(t *testing.T) {
 }
 
 func TestMoreThanTheRoomIsRefusedUntilThereIsSome(t *testing.T) {
-	h := newHand(t, 3)
+	for _, x := range []struct{ bodies, room int64 }{{0, maxUncommitted}, {1 << 40, maxUncommitted}, {4 << 20, 1 << 20}} {
+		h := newHand(t, 3)
+		h.opts.Bodies = x.bodies
+		refusesBeyond(t, h, x.room)
+	}
+}
+
+func refusesBeyond(t *testing.T, h *hand, room int64) {
 	l := h.lead()
 	asked := 0
 	l.hooks.OnRoom = func() { asked++ }
 	put(t, l, 1, 10)
-	l.bytes += maxUncommitted // as if so much had been appended
+	l.bytes += room // as if so much had been appended
 	for _, body := range []int{0, maxBatch} {
 		if _, err := l.Put(&journal.Record{ID: 2, State: journal.Ready, Tube: "t", Body: make([]byte, body)}); !errors.Is(err, journal.ErrRoom) {
 			t.Fatalf("a body of %d bytes: %v", body, err)
@@ -400,7 +407,7 @@ func TestMoreThanTheRoomIsRefusedUntilThereIsSome(t *testing.T) {
 	if _, err := l.Delete(1, journal.Former{}); err != nil {
 		t.Errorf("a delete: %v", err)
 	}
-	l.bytes -= maxUncommitted
+	l.bytes -= room
 	h.answer()
 	if asked != 1 {
 		t.Errorf("OnRoom was called %d times", asked)

@@ -42,6 +42,8 @@ type Leadership struct {
 	passed    atomic.Bool // it was handed over, or is being
 	whole     atomic.Bool // it has ended so, and nothing was uncommitted
 
+	most int64 // bytes of records that may be uncommitted, but for one
+
 	mu        sync.Mutex // guards what follows
 	units     []*unit    // that have not ended, oldest first
 	inFlight  int        // how many of them, the oldest ones, are on their way
@@ -70,6 +72,10 @@ type Hooks struct {
 func newLeadership(term uint64, after journal.Pos, n *Node) *Leadership {
 	l := &Leadership{term: term, clock: n.opts.Clock, wake: n.inbox.wake, took: n.opts.Observer.Committed, last: after}
 	l.committed.Store(uint64(after))
+	l.most = maxUncommitted
+	if most := n.opts.Bodies / 4; most > 0 { // a body cannot leave memory before it is committed
+		l.most = min(l.most, most)
+	}
 	return l
 }
 

@@ -129,7 +129,7 @@ const (
 	longBatch      = 256 << 10 // bytes of a batch that never waits to become longer
 	maxInFlight    = 4         // batches, and read rounds
 	maxFlightBytes = 2 << 20   // of batches on their way, but for one
-	maxUncommitted = 64 << 20  // bytes of records that are not committed
+	maxUncommitted = 64 << 20  // bytes of records that are not committed, but for one; less with Options.Bodies
 	maxMessage     = 1 << 20   // bytes of entries in a message, but for one entry
 	maxSent        = 16 << 20  // bytes of entries on their way to a follower, but for one
 	maxApplying    = 16 << 20  // bytes of entries that the applier has, but for one
