@@ -221,6 +221,8 @@ type Stats struct {
 	Needed int64 // of them, what bodies take to which jobs refer
 	Empty  int64 // of them, bytes of files in which there are none: they go after the next snapshot
 	Stuck  int   // files that are damaged, and stay until what lives in them has ended
+
+	Unreadable uint64 // bodies that Load was asked for and that are damaged, of all lives
 }
 
 func (b *books) stats() (s Stats) {

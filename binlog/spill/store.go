@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"trellis/binlog/internal/bodies"
 	"trellis/binlog/internal/elevator"
@@ -56,6 +57,8 @@ type Options struct {
 type Store struct {
 	Options
 	limit int64 // bytes from which on a file is sealed
+
+	unreadable atomic.Uint64 // of Stats
 
 	// writing is held by whoever writes, moves, removes, or begins a life. It guards what follows.
 	writing sync.Mutex
@@ -210,7 +213,7 @@ func (s *Store) needs() elevator.Load {
 }
 
 func (l *Life) fetched(found []journal.Fetched) {
-	bodies.Report(l.store.Log, l.store.name, found)
+	l.store.unreadable.Add(uint64(bodies.Report(l.store.Log, l.store.name, found)))
 	l.owner.Loaded(found)
 }
 
@@ -524,7 +527,9 @@ func (s *Store) Remove(held []uint32) (err error) {
 func (s *Store) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.books.stats()
+	st := s.books.stats()
+	st.Unreadable = s.unreadable.Load()
+	return st
 }
 
 // Close ends the life that there is. The files stay.

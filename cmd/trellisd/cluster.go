@@ -250,6 +250,25 @@ func (m *monitor) clusterStats() *metrics.Cluster {
 	}
 }
 
+// memberBodies is nil on a server alone, and while no bodies leave memory.
+func (m *monitor) memberBodies() *metrics.Bodies {
+	member := m.member.Load()
+	if member == nil {
+		return nil
+	}
+	s, e := member.Bodies(), m.queue.Present()
+	if s == nil || e == nil {
+		return nil
+	}
+	b := e.BodyStats()
+	return &metrics.Bodies{
+		Memory: s.Memory, Limit: s.Limit, Evicted: s.Freed, Reads: s.Reads,
+		Unreadable: s.Files.Unreadable, Stuck: s.Files.Stuck,
+		ColdJobs: b.ColdJobs, ColdBytes: b.ColdBytes, Waits: b.Waits, Late: b.LateWaits, PutWaits: b.PutWaits,
+		Files: &metrics.BodyFiles{Spilled: s.Spilled, Bytes: s.Files.Bytes},
+	}
+}
+
 // forwarding is what forwards clients to the leader, nil while they are not.
 func (m *monitor) forwarding() metrics.Reactor {
 	if f := m.queue.Forwarding(); f != nil {

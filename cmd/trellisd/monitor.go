@@ -113,7 +113,7 @@ func (m *monitor) serve(opt *options.Options, log *slog.Logger) {
 		Stores:       m.stores,
 	}
 	if opt.Cluster.Member() {
-		src.Cluster, src.Forwarding = m.clusterStats, m.forwarding
+		src.Cluster, src.Forwarding, src.Bodies = m.clusterStats, m.forwarding, m.memberBodies
 	} else if opt.Binlog != "" {
 		m.commits = metrics.NewCommits()
 		src.Commits, src.Binlog = m.commits, m.binlogStats

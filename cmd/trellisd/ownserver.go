@@ -130,13 +130,13 @@ func (s *ownServer) Problems() (all []console.Problem) {
 	} else if b != nil && b.Full {
 		severe("/server", "The disk is full: new jobs are refused.")
 	}
-	if b := s.monitor.bodyStats(); b != nil {
+	if b := s.bodies(); b != nil {
 		if b.Unreadable > 0 {
 			severe("/failed", "%s could not be read from the disk since the start: their jobs are buried when their turn comes.",
 				operate.Counted(b.Unreadable, "body"))
 		}
 		if b.Stuck > 0 {
-			severe("/server", "A file of the log is damaged, and stays until the jobs in it are deleted: its log names them.")
+			severe("/server", "A file with bodies is damaged, and stays until the jobs in it are deleted: the log names it.")
 		}
 	}
 	if c := s.monitor.clusterStats(); c != nil {
@@ -222,7 +222,7 @@ func (s *ownServer) Sections() (all []console.Section) {
 		l.add("Last sync took", "%s", b.LastSync.Round(10*time.Microsecond))
 		section("Log", l)
 	}
-	if b := s.monitor.bodyStats(); b != nil {
+	if b := s.bodies(); b != nil {
 		section("Bodies", bodyLines(b))
 	}
 	if c := s.monitor.clusterStats(); c != nil {
@@ -236,6 +236,14 @@ func (s *ownServer) Sections() (all []console.Section) {
 	return all
 }
 
+// bodies are nil where all are in memory.
+func (s *ownServer) bodies() *metrics.Bodies {
+	if s.src.Bodies == nil {
+		return nil
+	}
+	return s.src.Bodies()
+}
+
 // bodyLines are those of a server with --body-memory.
 func bodyLines(b *metrics.Bodies) (l lines) {
 	l.add("In memory", "%s of %s", operate.Size(b.Memory), operate.Size(b.Limit))
@@ -245,8 +253,13 @@ func bodyLines(b *metrics.Bodies) (l lines) {
 	l.add("Puts that have waited", "%d", b.PutWaits)
 	l.add("Read back for clients", "%d", b.Reads[journal.Urgent].Bodies)
 	l.add("Unreadable", "%d", b.Unreadable)
-	l.add("Damaged segments", "%d", b.Stuck)
-	l.add("Segments without an index", "%d", b.Unindexed)
+	l.add("Damaged files", "%d", b.Stuck)
+	if b.Files == nil {
+		l.add("Segments without an index", "%d", b.Unindexed)
+		return l
+	}
+	l.add("Body files", "%s", operate.Size(b.Files.Bytes))
+	l.add("Copied to them", "%s", operate.Size(b.Files.Spilled))
 	return l
 }
 

@@ -293,6 +293,15 @@ func (m *Member) Status() *replica.Status {
 	return &s
 }
 
+// Bodies tell of those that may leave the member's memory, nil if none may, or before it belongs to the cluster.
+func (m *Member) Bodies() *replica.BodyStats {
+	node := m.node.Load()
+	if node == nil {
+		return nil
+	}
+	return node.Bodies()
+}
+
 // HandOver transfers leadership to the member that has the most. The error says why there is no other leader.
 func (m *Member) HandOver(ctx context.Context) error {
 	node := m.node.Load()

@@ -391,7 +391,7 @@ func (q *Queue) Drain() {
 
 // Walk implements replica.Queue.
 func (q *Queue) Walk(from uint64, n int, f func(*journal.Record, *journal.Hold) error) (next uint64, err error) {
-	e := q.present()
+	e := q.Present()
 	if e == nil {
 		return 0, errNoQueue
 	}
@@ -400,7 +400,7 @@ func (q *Queue) Walk(from uint64, n int, f func(*journal.Record, *journal.Hold) 
 
 // Settings implements replica.Queue.
 func (q *Queue) Settings(f func(*journal.Setting) error) error {
-	e := q.present()
+	e := q.Present()
 	if e == nil {
 		return errNoQueue
 	}
@@ -409,7 +409,7 @@ func (q *Queue) Settings(f func(*journal.Setting) error) error {
 
 // Numbers implements replica.Queue.
 func (q *Queue) Numbers(f func(*journal.Numbers) error) error {
-	e := q.present()
+	e := q.Present()
 	if e == nil {
 		return errNoQueue
 	}
@@ -468,7 +468,7 @@ const digestSlice = 1024
 
 // Digest implements replica.Queue. A queue that is given up meanwhile has no jobs.
 func (q *Queue) Digest(stamp int64) replica.Digest {
-	e := q.present()
+	e := q.Present()
 	if e == nil {
 		return replica.Digest{}
 	}
@@ -505,7 +505,9 @@ func (q *Queue) Digest(stamp int64) replica.Digest {
 	return replica.Digest(d.Digest())
 }
 
-func (q *Queue) present() *engine.Engine {
+// Present is the engine that there is, also of a standby; nil if there is none. It may be given up meanwhile, and can
+// still be looked at. Any goroutine may call it.
+func (q *Queue) Present() *engine.Engine {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.engine

@@ -119,7 +119,7 @@ func (r *rig) restart(i int) {
 		r.t.Fatal(err)
 	}
 	r.start(i, nil, listenLocally(r.t))
-	r.eventually("it is there again", func() bool { return r.node(i) != nil && r.queues[i].present() != nil })
+	r.eventually("it is there again", func() bool { return r.node(i) != nil && r.queues[i].Present() != nil })
 }
 
 // Members have most bodies in files only, and lose none when they are started again, with the limit or without, when

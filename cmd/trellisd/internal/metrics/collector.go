@@ -156,6 +156,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	if c.src.Bodies != nil {
 		if b := c.src.Bodies(); b != nil {
 			bodyMetrics.collect(ch, b)
+			if b.Files != nil {
+				bodyFileMetrics.collect(ch, b.Files)
+			}
 		}
 	}
 	serving := c.src.Serving()

@@ -120,6 +120,7 @@ func (r *rig) wholeSources() Sources {
 		b := &Bodies{
 			Memory: 50e6, Limit: 64e6, Evicted: 3e9, Unreadable: 5, Stuck: 6, Unindexed: 7,
 			ColdJobs: 8, ColdBytes: 9e9, Waits: 10, Late: 11, PutWaits: 12,
+			Files: &BodyFiles{Spilled: 13e6, Bytes: 14e6},
 		}
 		for l := range b.Reads {
 			b.Reads[l].Bodies, b.Reads[l].Bytes, b.Reads[l].Took = uint64(l+1), uint64(l+1)*1000, time.Duration(l+1)*time.Second
