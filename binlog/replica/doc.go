@@ -250,7 +250,8 @@
 //
 // A standby that is above the limit spills before it applies more, and waits while the disk takes nothing. A
 // snapshot is sent with its bodies, which are read twice for it (plain). Without Options.Bodies all bodies are read
-// into memory, and with the next snapshot the files go.
+// into memory, and a snapshot is taken without them, so that
+// the files go.
 //
 // # Reservations on record
 //

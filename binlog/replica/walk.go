@@ -49,15 +49,24 @@ const failedPause = int64(5 * time.Second)
 // wants it asks again.
 func (a *applier) requestSnapshot() {
 	a.post(func() error {
-		a.mu.Lock()
-		f := a.failure
-		a.mu.Unlock()
-		if f.err == nil || a.node.opts.Clock.Mono()-f.at >= failedPause {
-			a.snapshotWanted = true
-		}
+		a.snapshotWanted = a.snapshotWanted || a.hopes()
 		a.considerSnapshot()
 		return nil
 	})
+}
+
+// hopes reports whether a snapshot that is wanted may be taken: not if one has just failed.
+func (a *applier) hopes() bool {
+	a.mu.Lock()
+	f := a.failure
+	a.mu.Unlock()
+	return f.err == nil || a.node.opts.Clock.Mono()-f.at >= failedPause
+}
+
+// outgrown reports whether all bodies are in memory again, and the current snapshot has some in files. The next one,
+// which is of a later entry, has none there: the files go, and an earlier program reads it.
+func (a *applier) outgrown(current *snapshot.Meta) bool {
+	return a.node.opts.Bodies == 0 && len(current.Files) > 0 && current.Index < a.state.Index && a.hopes()
 }
 
 // begun is how many walks have begun.
@@ -85,8 +94,10 @@ func (a *applier) considerSnapshot() {
 		a.endWalk()
 		return
 	}
-	long := a.logBytes+a.node.bodies.empty() > max(a.node.opts.SnapshotBytes, a.node.store.current().Bytes)
-	if a.snapshotsOff || !long && !a.snapshotWanted || a.standby == nil && a.leadership == nil || !a.walkLock.TryLock() {
+	current := a.node.store.current()
+	long := a.logBytes+a.node.bodies.empty() > max(a.node.opts.SnapshotBytes, current.Bytes)
+	wanted := long || a.snapshotWanted || a.outgrown(&current)
+	if a.snapshotsOff || !wanted || a.standby == nil && a.leadership == nil || !a.walkLock.TryLock() {
 		return
 	}
 	a.snapshotWanted = false
