@@ -402,3 +402,66 @@ func TestADeadLetterOfAReleaseOrAnExpiryWaitsForItsBody(t *testing.T) {
 	c.told(t, "NOT_FOUND\r\n", "peek-tube default ready")
 	c.told(t, "DELETED\r\nFOUND 2 1\r\ny\r\n", "delete 1\r\npeek-tube d buried")
 }
+
+// So do those of a client that has left, and of an orphan: nobody gets or adopts such a job meanwhile, and it becomes
+// what it would have become at once.
+func TestADeadLetterOfAClientThatHasLeftWaitsForItsBody(t *testing.T) {
+	for name, x := range map[string]struct {
+		set, end string
+		timeouts uint64
+	}{
+		"disconnect":         {"attempts=1 dead=d disconnects=1", "close", 0},
+		"quit while lingers": {"attempts=1 dead=d disconnects=1 linger=60", "quit", 0},
+		"orphan":             {"attempts=1 dead=d disconnects=1 linger=1", "close", 0},
+		"orphan times out":   {"attempts=1 dead=d linger=60", "close", 1},
+		"lingers no more":    {"attempts=1 dead=d disconnects=1 linger=60", "unset", 0},
+	} {
+		s := coldSim(1)
+		c, other := s.open(), s.open()
+		other.say("set-tube default "+x.set, "put 0 0 5 1\r\nx", "put 0 0 5 1\r\ny")
+		c.say("reserve-batch 2")
+		s.Settle()
+		s.cold.late = 3
+		s.cold.fails = func(x journal.Fetch) error {
+			if x.ID == 2 {
+				return journal.ErrUnreadable
+			}
+			return nil
+		}
+		if x.end == "quit" {
+			c.say("quit")
+		}
+		_ = c.Close()
+		s.Settle()
+		if x.end == "unset" {
+			other.say("set-tube default linger=0")
+		}
+		if strings.HasPrefix(name, "orphan") {
+			for s.orphaned() > 0 {
+				s.Wait(time.Millisecond)
+			}
+		}
+		if n := s.engine.Snapshot(s.now).Reserved; n == 0 || s.orphaned() != 0 {
+			t.Errorf("%s: %d are reserved, %d orphaned", name, n, s.orphaned())
+		}
+		other.told(t, "NOT_FOUND\r\nTIMED_OUT\r\n", "touch 1", "reserve-with-timeout 0")
+		rounds := 0
+		for ; s.engine.Snapshot(s.now).Reserved > 0 && rounds < 1000; rounds++ {
+			s.Wait(time.Millisecond)
+		}
+		s.cold.late, s.cold.fails = 0, nil
+		other.told(t, "FOUND 1 1\r\nx\r\n", "peek-tube d buried")
+		other.told(t, "FOUND 2 1\r\ny\r\n", "peek-tube default ready")
+		if n := s.engine.Snapshot(s.now); n.DeadLetters != 1 || n.Timeouts != 2*x.timeouts {
+			t.Errorf("%s: %d dead letters, %d time-outs", name, n.DeadLetters, n.Timeouts)
+		}
+		if list := s.engine.defaultTube.orphans; len(list) != 0 {
+			t.Errorf("%s: %d lists are left", name, len(list))
+		}
+		census := census{engine: s.engine, sessions: []*Session{&other.session}}
+		for _, err := range census.run() {
+			t.Errorf("%s: %v", name, err)
+		}
+		s.engine.Discard()
+	}
+}

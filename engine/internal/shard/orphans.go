@@ -38,7 +38,14 @@ type orphans struct {
 	account string    // its clients adopt them, and those of no account; "" for all clients
 	how     departure // of their workers
 	end     bool      // all of them, now: the tube does not linger any more
+
+	// lapsed is by what their reservations have ended, and then they wait for their bodies, to be dead letters: nobody
+	// adopts them. It is byRelease, by which none of these ends, while they linger.
+	lapsed cause
 }
+
+// linger reports whether o, which may be nil, are orphans that may be adopted or end by themselves.
+func (o *orphans) linger() bool { return o != nil && o.lapsed == byRelease }
 
 // lingers reports whether jobs stay reserved when their workers lose their connections.
 func (t *tube) lingers() bool { return t.policy != nil && t.policy.Linger > 0 }
@@ -66,18 +73,18 @@ func (sh *shard) forsake(r ref, j *job, account string, how departure) (taken *s
 // orphan makes an orphan of a job in a tube that lingers.
 func (sh *shard) orphan(r ref, j *job, account string, how departure) {
 	t := sh.tubes[j.tube]
-	o := t.orphansOf(account, how)
+	o := t.orphansOf(account, how, byRelease)
 	sh.hand(r, j, &o.oldest, min(j.at(), sh.now+clock.Seconds(t.policy.Linger)))
 }
 
-// orphansOf are those of the tube that come from there, to which others may be added.
-func (t *tube) orphansOf(account string, how departure) *orphans {
+// orphansOf are those of the tube that come from there, or have lapsed, to which others may be added.
+func (t *tube) orphansOf(account string, how departure, lapsed cause) *orphans {
 	for _, o := range t.orphans {
-		if o.account == account && o.how == how && !o.end {
+		if o.account == account && o.how == how && o.lapsed == lapsed && !o.end {
 			return o
 		}
 	}
-	o := &orphans{tube: t, account: account, how: how}
+	o := &orphans{tube: t, account: account, how: how, lapsed: lapsed}
 	o.nobody = o
 	t.shard.reservationsOf(&o.ReservationSet).timer.Owner = o
 	t.orphans = append(t.orphans, o)
@@ -106,9 +113,12 @@ func (o *orphans) Expire(now int64) (done bool) {
 		e := h.jobs.First()
 		j := sh.job(e.Ref)
 		var taken *shard
-		if at := j.at(); at <= clock.Time(now) && at.Key() == e.Key {
+		switch at := j.at(); {
+		case !o.linger():
+			taken = sh.lapse(e.Ref, j, o.lapsed)
+		case at <= clock.Time(now) && at.Key() == e.Key:
 			taken = sh.lapse(e.Ref, j, byTimeOut)
-		} else {
+		default:
 			taken = sh.giveBack(e.Ref, j, o.how.cause())
 		}
 		if taken != nil {
@@ -123,6 +133,9 @@ func (o *orphans) Expire(now int64) (done bool) {
 // endOrphans ends all orphans of a tube that does not linger any more, in turns.
 func (t *tube) endOrphans() {
 	for _, o := range slices.Clone(t.orphans) {
+		if !o.linger() {
+			continue
+		}
 		o.end = true
 		if !o.Expire(int64(t.shard.now)) {
 			t.shard.arm(&o.oldest.timer, t.shard.now+1)
@@ -144,7 +157,9 @@ func (o *orphans) forget() {
 // orphaned is how many orphans the tube has.
 func (t *tube) orphaned() (n int) {
 	for _, o := range t.orphans {
-		n += o.oldest.jobs.Len()
+		if o.linger() {
+			n += o.oldest.jobs.Len()
+		}
 	}
 	return n
 }
@@ -163,7 +178,7 @@ func (sh *shard) mayAdopt(cl *Client, j *job) bool {
 	t, of := sh.tubes[j.tube], sh.reservations[j.Next].of
 	switch {
 	case of.nobody != nil:
-		return cl.watched[0].waiter.Adopts(t.name, of.nobody.account)
+		return of.nobody.linger() && cl.watched[0].waiter.Adopts(t.name, of.nobody.account)
 	case of.holder == nil || !t.lingers():
 		return false
 	}

@@ -70,7 +70,7 @@ func (f *Follower) outlasted(sh *shard, r ref, j *job, h *journal.Hold) error {
 	if ch.at = f.shared.sinceStart(h.End); f.now != clock.Always {
 		ch.at = min(ch.at, f.now+clock.Seconds(j.ttr))
 	}
-	o := t.orphansOf("", serverStops)
+	o := t.orphansOf("", serverStops, byRelease)
 	if j.state == reserved {
 		*sh.counters.At(j.counters) = ch.counters
 		j.At = int64(ch.at)

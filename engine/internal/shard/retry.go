@@ -113,8 +113,8 @@ func (sh *shard) lapse(r ref, j *job, by cause) (taken *shard) {
 		if taken != nil || err == nil {
 			return taken
 		}
-		if errors.Is(err, errCold) && cause == byTimeOut && sh.orphansWith(j) == nil && sh.loadAhead(j) {
-			sh.putOff(r, j)
+		if errors.Is(err, errCold) && sh.mayPutOff(j, cause) && sh.loadAhead(j) {
+			sh.putOff(r, j, cause)
 			return nil
 		}
 	}

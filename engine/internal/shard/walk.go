@@ -123,7 +123,7 @@ func (w *walk) holdOf(sh *shard, j *job, ch *change) *journal.Hold {
 	}
 	session := uint64(0)
 	switch of := sh.reservations[j.Next].of; {
-	case of.nobody != nil && of.nobody.end, of.nobody == nil && of.holder == nil && !sh.tubes[j.tube].lingers():
+	case of.nobody != nil && of.nobody.end, !of.nobody.linger() && of.holder == nil && !sh.tubes[j.tube].lingers():
 		return nil
 	case of.holder != nil:
 		session = of.holder.Session
