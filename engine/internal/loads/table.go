@@ -26,13 +26,18 @@ type Table struct {
 	byID  map[uint64]*load
 	asked []journal.Fetch // of the loads that are under way: those that nobody fetches yet
 	turns uint64          // waits that there ever were
-	ahead int             // loads under way for which nobody waits
 	waits int             // that nobody has left
 	late  int             // of them, those of which Late was told
 	bytes int64           // of bodies that admitted waits are for
 	sent  int64           // of bodies that clients are being sent
 	queue []*Wait         // waits that are not admitted, first come, first served
-	size  atomic.Int64    // of byID; written with mu held
+
+	// What was asked for and has not come back, whether anybody still waits for it or not.
+	ahead    int   // that was asked for because somebody may soon need it
+	fetches  int   // for somebody
+	fetching int64 // bytes of the latter
+
+	size atomic.Int64 // of byID; written with mu held
 }
 
 // A load is one body on its way. It is under way until it has ended; while somebody has not left, it is in the table.
@@ -42,6 +47,9 @@ type load struct {
 	err   error   // why it has ended without a body; nil before the end
 	waits []*Wait // of those who have not left
 }
+
+// mostFetches is how many bodies are fetched for waits at a time, but for those of one wait.
+const mostFetches = 1 << 16
 
 // Open makes t, which is zero, a table without loads. Waits may be for so many bytes of bodies together with what
 // clients are being sent, or for those of one that is alone, while clients are being sent no more than three times
@@ -67,16 +75,31 @@ func (t *Table) Ahead(f journal.Fetch, most int) bool {
 	if t.ahead >= most {
 		return false
 	}
-	t.ahead++
 	f.Lane = journal.Ahead
 	t.begin(f)
 	return true
 }
 
+// ask asks for a body. The lock is held.
+func (t *Table) ask(f journal.Fetch) {
+	t.count(f, 1)
+	t.asked = append(t.asked, f)
+}
+
+// count counts what was asked for, or -1 for what has come back. The lock is held.
+func (t *Table) count(f journal.Fetch, n int) {
+	if f.Lane == journal.Ahead {
+		t.ahead += n
+		return
+	}
+	t.fetches += n
+	t.fetching += int64(n) * int64(f.Size)
+}
+
 // begin asks for a body that is not on its way. The lock is held.
 func (t *Table) begin(f journal.Fetch) *load {
 	l := t.add(&load{fetch: f})
-	t.asked = append(t.asked, f)
+	t.ask(f)
 	return l
 }
 
@@ -99,40 +122,41 @@ func (t *Table) Asked(list []journal.Fetch) []journal.Fetch {
 	return list
 }
 
-// Again asks for a body that is on its way once more, which lies elsewhere.
-func (t *Table) Again(id uint64, place journal.Place) {
+// Again takes what has come back without the body, which lies elsewhere, and asks for it there if it is on its way.
+func (t *Table) Again(f journal.Fetch, place journal.Place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l := t.byID[id]; l != nil && !l.ended {
+	t.count(f, -1)
+	if l := t.byID[f.ID]; l != nil && !l.ended {
 		l.fetch.Place = place
-		t.asked = append(t.asked, l.fetch)
+		t.ask(l.fetch)
 	}
+	t.admit()
 }
 
-// End ends the load of a body, if it is on its way: it is in memory, or nobody needs it any more; or the error says why
-// it cannot be.
-func (t *Table) End(id uint64, err error) {
-	for _, w := range t.end(id, err) {
+// End takes what has come back, and ends the load of that body, if it is on its way: it is in memory, or nobody needs
+// it any more; or the error says why it cannot be. There may be more to be fetched then.
+func (t *Table) End(f journal.Fetch, err error) {
+	for _, w := range t.end(f, err) {
 		w.owner.Loaded(w)
 	}
 }
 
 // end is End, and returns whose last load that was.
-func (t *Table) end(id uint64, err error) (done []*Wait) {
+func (t *Table) end(f journal.Fetch, err error) (done []*Wait) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l := t.byID[id]; l != nil && !l.ended {
+	t.count(f, -1)
+	if l := t.byID[f.ID]; l != nil && !l.ended {
 		done = t.endLoad(l, err)
 	}
+	t.admit()
 	return done
 }
 
 // endLoad ends a load that is under way, and returns whose last one that was. The lock is held.
 func (t *Table) endLoad(l *load, err error) (done []*Wait) {
 	l.ended, l.err = true, err
-	if l.fetch.Lane == journal.Ahead {
-		t.ahead--
-	}
 	for _, w := range l.waits {
 		if w.left--; w.left == 0 {
 			done = append(done, w)
@@ -177,11 +201,12 @@ func (t *Table) Waits() (all, late int) {
 	return t.waits, t.late
 }
 
-// Waiting is how many bytes of bodies waits are for, and how many waits are not admitted.
-func (t *Table) Waiting() (bytes int64, queued int) {
+// Waiting is how many bytes of bodies waits are for, how many waits are not admitted, and how much is to come back of
+// what was ever asked for.
+func (t *Table) Waiting() (bytes int64, queued, fetches int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.bytes, len(t.queue)
+	return t.bytes, len(t.queue), t.fetches + t.ahead
 }
 
 // Sent counts n more bytes of bodies that clients are being sent and that cannot leave memory, or fewer.
@@ -202,8 +227,11 @@ func (t *Table) countSent(n int64) (asks bool) {
 	return false
 }
 
-// admits reports whether there is room for a wait.
+// admits reports whether there is room for a wait. Those who leave at once do not make more and more be fetched.
 func (t *Table) admits(w *Wait) bool {
+	if t.fetches > 0 && (t.fetches+len(w.list) > mostFetches || t.fetching+w.bytes > 2*t.most) {
+		return false
+	}
 	if t.bytes == 0 && t.sent <= 3*t.most {
 		return true // it is alone: slow clients do not stop all others at once
 	}

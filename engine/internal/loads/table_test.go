@@ -17,6 +17,13 @@ func fetch(id uint64) journal.Fetch {
 	return journal.Fetch{ID: id, Place: journal.Place{Segment: 1, Offset: uint32(id)}, Size: 1}
 }
 
+// aheadOf is fetch for what nobody waits for.
+func aheadOf(id uint64) journal.Fetch {
+	f := fetch(id)
+	f.Lane = journal.Ahead
+	return f
+}
+
 // asked are the ids that are to be fetched now.
 func (t *Table) ids() (list []uint64) {
 	for _, f := range t.Asked(nil) {
@@ -35,7 +42,7 @@ func TestABodyThatSeveralWantIsFetchedOnceAndAwaitedByEachOfThem(t *testing.T) {
 	if got := table.ids(); !slices.Equal(got, []uint64{1, 2}) {
 		t.Fatalf("%v are fetched", got)
 	}
-	table.End(2, nil)
+	table.End(fetch(2), nil)
 	if len(a.told) != 0 || !slices.Equal(b.told, []*Wait{second}) {
 		t.Errorf("%d and %d waits have ended", len(a.told), len(b.told))
 	}
@@ -43,8 +50,8 @@ func TestABodyThatSeveralWantIsFetchedOnceAndAwaitedByEachOfThem(t *testing.T) {
 	if !table.Awaited(2) {
 		t.Error("a body that somebody waits for is not awaited")
 	}
-	table.End(1, nil)
-	table.End(1, nil)
+	table.End(fetch(1), nil)
+	table.End(fetch(1), nil)
 	if !slices.Equal(a.told, []*Wait{first}) {
 		t.Errorf("it is told %d times that its bodies are there", len(a.told))
 	}
@@ -69,7 +76,7 @@ func TestWhoHasLeftIsNotTold(t *testing.T) {
 		t.Errorf("%v are fetched", got)
 	}
 	again.Leave()
-	if table.End(1, nil); len(a.told) != 0 || table.Len() != 0 {
+	if table.End(fetch(1), nil); len(a.told) != 0 || table.Len() != 0 {
 		t.Errorf("it is told %d times, and %d loads are left", len(a.told), table.Len())
 	}
 }
@@ -81,7 +88,7 @@ func TestAFailureIsForThoseWhoHaveWaited(t *testing.T) {
 	var a, b owner
 	w := table.Wait(&a)
 	w.Add(fetch(1))
-	table.End(1, journal.ErrUnreadable)
+	table.End(fetch(1), journal.ErrUnreadable)
 	if err := table.Failed(1); !errors.Is(err, journal.ErrUnreadable) {
 		t.Errorf("it has failed with %v", err)
 	}
@@ -93,7 +100,7 @@ func TestAFailureIsForThoseWhoHaveWaited(t *testing.T) {
 	if w.Leave(); !table.Awaited(1) || table.Failed(1) != nil {
 		t.Error("the new load is forgotten with the old one")
 	}
-	table.End(1, nil)
+	table.End(fetch(1), nil)
 	if next.Leave(); table.Len() != 0 {
 		t.Errorf("%d loads are left", table.Len())
 	}
@@ -118,11 +125,16 @@ func TestLoadsAheadAreBounded(t *testing.T) {
 	if list := table.Asked(nil); len(list) != 1 || list[0].Lane != journal.Urgent {
 		t.Errorf("asked for is %v", list)
 	}
-	if !table.Ahead(fetch(3), 2) {
-		t.Error("what somebody waits for counts as ahead")
+	if table.Ahead(fetch(3), 2) {
+		t.Error("what is still to come back counts no more as ahead")
 	}
-	for id := range uint64(3) {
-		table.End(id+1, nil)
+	table.End(aheadOf(1), nil)
+	if !table.Ahead(fetch(3), 2) {
+		t.Error("what has come back counts as ahead")
+	}
+	table.End(fetch(1), nil)
+	for id := range uint64(2) {
+		table.End(aheadOf(id+2), nil)
 	}
 	if w.Leave(); table.Len() != 0 || table.ahead != 0 {
 		t.Errorf("%d loads are left, %d ahead", table.Len(), table.ahead)
@@ -137,12 +149,12 @@ func TestALoadIsAskedForAgain(t *testing.T) {
 	w := table.Wait(&a)
 	w.Add(fetch(1))
 	table.ids()
-	table.Again(1, journal.Place{Segment: 2, Offset: 3})
-	table.Again(7, journal.Place{Segment: 2, Offset: 3})
+	table.Again(fetch(1), journal.Place{Segment: 2, Offset: 3})
+	table.Again(fetch(7), journal.Place{Segment: 2, Offset: 3})
 	if list := table.Asked(nil); len(list) != 1 || list[0].Place != (journal.Place{Segment: 2, Offset: 3}) {
 		t.Errorf("asked for is %v", list)
 	}
-	if table.End(1, nil); len(a.told) != 1 {
+	if table.End(fetch(1), nil); len(a.told) != 1 {
 		t.Error("nobody is told")
 	}
 }
@@ -175,14 +187,17 @@ func TestWaitsAreAdmittedInTheirOrderAndWhole(t *testing.T) {
 	if got := table.ids(); !slices.Equal(got, []uint64{1, 2}) {
 		t.Fatalf("%v are asked for; 5 has to wait behind 3 and 4", got)
 	}
-	table.End(1, nil)
-	table.End(2, nil)
+	table.End(fetch(1), nil)
+	table.End(fetch(2), nil)
 	if got := table.ids(); len(a.told) != 1 || len(got) != 0 {
 		t.Errorf("before the first has left, %v are asked for", got)
 	}
 	waits[0].Leave()
 	if got := table.ids(); !slices.Equal(got, []uint64{3, 4, 5}) || s.n != 1 {
 		t.Errorf("%v are asked for, told %d times", got, s.n)
+	}
+	for id := range uint64(3) {
+		table.End(fetch(id+3), nil)
 	}
 	waits[2].Leave()
 	waits[1].Leave()
@@ -193,11 +208,11 @@ func TestWaitsAreAdmittedInTheirOrderAndWhole(t *testing.T) {
 	late.Add(fetch(1))
 	late.Leave() // it is not admitted, and leaves nothing
 	waits[3].Leave()
-	for id := range uint64(10) {
-		table.End(id, nil)
+	for id := range uint64(4) {
+		table.End(fetch(id+6), nil)
 	}
-	if bytes, queued := table.Waiting(); bytes != 0 || queued != 0 || table.Len() != 0 {
-		t.Errorf("%d bytes, %d waits, %d loads are left", bytes, queued, table.Len())
+	if bytes, queued, fetched := table.Waiting(); bytes != 0 || queued+fetched+table.Len() != 0 {
+		t.Errorf("%d bytes, %d waits, %d fetches, %d loads are left", bytes, queued, fetched, table.Len())
 	}
 }
 
@@ -266,10 +281,49 @@ func TestWhoGivesUpWaitsNoMore(t *testing.T) {
 		w.Leave()
 	}
 	for id := range uint64(6) {
-		table.End(id, nil)
+		table.End(fetch(id), nil)
 	}
 	all, late := table.Waits()
-	if bytes, queued := table.Waiting(); all+late+queued+table.Len() != 0 || bytes != 0 {
+	if bytes, queued, _ := table.Waiting(); all+late+queued+table.Len() != 0 || bytes != 0 {
 		t.Errorf("%d waits, %d late, %d queued, %d loads, %d bytes are left", all, late, queued, table.Len(), bytes)
+	}
+}
+
+// Who asks and leaves at once, again and again, makes no more be fetched than is bounded, in bytes and in number: others
+// wait until something has come back, which nobody needs any more.
+func TestWhoLeavesAtOnceMakesNoMoreBeFetched(t *testing.T) {
+	for name, x := range map[string]struct{ most, asks, want int64 }{
+		"bytes":  {10, 1000, 20},
+		"number": {1 << 40, mostFetches + 1000, mostFetches},
+	} {
+		var table Table
+		var a owner
+		table.Open(x.most, new(woken))
+		for id := range x.asks {
+			w := table.Wait(&a)
+			w.Add(fetch(uint64(id)))
+			w.Leave()
+		}
+		asked := table.ids()
+		if int64(len(asked)) != x.want {
+			t.Fatalf("%s: %d are fetched, want %d", name, len(asked), x.want)
+		}
+		last := table.Wait(&a)
+		last.Add(fetch(1 << 40))
+		if got := table.ids(); len(got) != 0 {
+			t.Errorf("%s: %v are fetched beside them", name, got)
+		}
+		table.End(fetch(asked[0]), nil)
+		if got := table.ids(); !slices.Equal(got, []uint64{1 << 40}) {
+			t.Errorf("%s: %v are fetched when one has come back", name, got)
+		}
+		for _, id := range asked[1:] {
+			table.End(fetch(id), nil)
+		}
+		table.End(fetch(1<<40), nil)
+		last.Leave()
+		if bytes, queued, fetched := table.Waiting(); bytes != 0 || queued+fetched+table.Len()+table.ahead != 0 {
+			t.Errorf("%s: %d bytes, %d waits, %d fetches, %d loads are left", name, bytes, queued, fetched, table.Len())
+		}
 	}
 }

@@ -79,9 +79,8 @@ func (w *Wait) begin(list []journal.Fetch) {
 		case l == nil || l.ended:
 			l = t.begin(f)
 		case l.fetch.Lane == journal.Ahead: // now somebody waits for it
-			t.ahead--
 			l.fetch.Lane, l.fetch.Turn = f.Lane, f.Turn
-			t.asked = append(t.asked, l.fetch)
+			t.ask(l.fetch)
 		}
 		l.waits = append(l.waits, w)
 		w.loads = append(w.loads, l)

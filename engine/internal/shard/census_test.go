@@ -412,9 +412,10 @@ func (c *census) residents(sh *shard, bodies int) {
 			c.failf("%s counts %d cold jobs and %d bytes wanted, has %d and %d", t.name, has.cold, has.wanted, want.cold, want.wanted)
 		}
 	}
-	bytes, queued := sh.shared.loads.Waiting()
-	if n := sh.shared.loads.Len(); n > 0 || bytes > 0 || queued > 0 {
-		c.failf("%d loads are under way, %d bytes are waited for, %d waits are not admitted", n, bytes, queued)
+	bytes, queued, fetches := sh.shared.loads.Waiting()
+	if n := sh.shared.loads.Len(); n > 0 || bytes > 0 || queued > 0 || fetches > 0 {
+		c.failf("%d loads are under way, %d bodies are to come, %d bytes are waited for, %d waits are not admitted",
+			n, fetches, bytes, queued)
 	}
 }
 

@@ -82,7 +82,7 @@ func (e *Shards) take(list []journal.Fetched) {
 	for i := range list {
 		x := &list[i]
 		if err, ended := e.takeBody(&tx, x); ended {
-			e.loads.End(x.ID, err)
+			e.loads.End(x.Fetch, err)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func (e *Shards) lockFetched(tx *Tx, x *journal.Fetched) (sh *shard, j *job, end
 		return sh, j, true
 	}
 	if ended = !j.cold(); !ended {
-		e.loads.Again(j.ID, j.place())
+		e.loads.Again(x.Fetch, j.place())
 	}
 	sh.unlock(tx)
 	return nil, nil, ended
