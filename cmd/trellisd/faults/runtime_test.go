@@ -9,20 +9,48 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
+	"testing"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"trellis/cmd/trellisd/internal/servertest"
 )
 
 // most is how much memory a process takes before its garbage is collected, plenty what no history takes. What is plenty
 // compared to the last collection's limit, the runtime does not give back to the system bit by bit, for which it would
 // set timers; and the next history need not fault it in again.
 const (
-	most   = 1 << 30
+	most   = 1<<30 + weight
 	plenty = 1 << 40
 )
+
+// ballast is memory that nobody touches, so that the system need not have it. With so much of it, what the heap takes
+// differs by some hundredths from one collection to the next: of that the runtime gives nothing back, for which it would
+// set a timer of a second, and a history would have to wait until that has passed and the monitor sleeps.
+var ballast = sync.OnceValue(func() []byte { return make([]byte, weight) })
+
+const weight = 2 << 30
+
+// undisturbed has goroutines run one at a time, and the collector leave them alone, until the test ends: it would have
+// them run in another order. It collects between histories.
+func undisturbed(t *testing.T) {
+	procs := runtime.GOMAXPROCS(1)
+	percent := debug.SetGCPercent(-1)
+	limit := debug.SetMemoryLimit(most)
+	if !servertest.RaceEnabled { // the race detector touches all memory
+		ballast()
+		percent = 5 // of the ballast, above all
+	}
+	t.Cleanup(func() {
+		runtime.GOMAXPROCS(procs)
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
+	})
+}
 
 // predetermine has the runtime do the same whenever a seed is played: it interrupts nobody, and draws the same lots. It
 // is so until somebody makes a system call that may block, or another thread runs goroutines.

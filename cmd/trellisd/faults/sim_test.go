@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -29,19 +28,6 @@ var (
 var tally struct {
 	histories, leaderships, wrong, undecided int
 	simulated, took                          time.Duration
-}
-
-// undisturbed has goroutines run one at a time, and the collector leave them alone, until the test ends: it would have
-// them run in another order. It collects between histories.
-func undisturbed(t *testing.T) {
-	procs := runtime.GOMAXPROCS(1)
-	percent := debug.SetGCPercent(-1)
-	limit := debug.SetMemoryLimit(most)
-	t.Cleanup(func() {
-		runtime.GOMAXPROCS(procs)
-		debug.SetGCPercent(percent)
-		debug.SetMemoryLimit(limit)
-	})
 }
 
 // processorTime is what this process has used.
