@@ -258,9 +258,8 @@ func (c *consensus) onTick() {
 
 // alone reports whether no other node has a vote.
 func (c *consensus) alone() bool {
-	ids := c.rn.Status().Config.Voters.IDs()
-	_, votes := ids[uint64(c.node.opts.Self)]
-	return votes && len(ids) == 1
+	voters := c.conf.GetVoters()
+	return len(voters) == 1 && voters[0] == uint64(c.node.opts.Self) && len(c.conf.GetVotersOutgoing()) == 0
 }
 
 // handle does what raft wants. Nothing here waits.

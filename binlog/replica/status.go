@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/tracker"
 
 	"trellis/binlog/replica/member"
 )
@@ -80,18 +81,17 @@ type raftStatus struct {
 }
 
 func (c *consensus) publish() {
-	st := c.rn.Status()
+	st := c.rn.BasicStatus()
 	p := &raftStatus{role: st.RaftState, term: st.GetTerm(), commit: st.GetCommit(), lead: st.Lead, toLoad: c.toLoad()}
 	p.elections, p.depositions, p.rounds = c.elections, c.depositions, c.rounds
 	if c.leadership != nil {
 		p.uncommitted = time.Duration(c.tick-c.leadership.oldest(c.tick)) * Tick
 	}
-	if len(st.Progress) > 0 {
+	if st.RaftState == raft.StateLeader {
 		p.match, p.alive, p.reports = map[uint64]uint64{}, map[uint64]bool{}, maps.Clone(c.reports)
-	}
-	for id, pr := range st.Progress {
-		p.match[id] = pr.Match
-		p.alive[id] = c.alive(id)
+		c.rn.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+			p.match[id], p.alive[id] = pr.Match, c.alive(id)
+		})
 	}
 	if was := c.node.status.Swap(p); was == nil || was.lead != p.lead || was.term != p.term {
 		c.node.leader.tell()
