@@ -278,6 +278,8 @@ func (r *Reader) look(read *read, b []byte, err error) (outcomes []elevator.Outc
 		return []elevator.Outcome{outcome(err, err == nil)}, nil
 	}
 	salt := r.Salt(read.File)
+	outcomes = make([]elevator.Outcome, 0, len(read.Requests))
+	found = make([]journal.Fetched, 0, len(read.Requests))
 	for _, q := range read.Requests {
 		from, to := max(q.From, read.From), min(q.To, read.To)
 		part := b[min(from-read.From, int64(len(b))):min(to-read.From, int64(len(b)))]
