@@ -61,7 +61,7 @@ type Store struct {
 	unreadable atomic.Uint64 // of Stats
 
 	// writing is held by whoever writes, moves, removes, or begins a life. It guards what follows.
-	writing sync.Mutex
+	writing vfs.Mutex
 	out     *sealed.Writer // nil if no file is open
 	file    *file          // the one that is open
 	piece   []copied       // what is not written yet
@@ -106,7 +106,7 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("body files: %w", err)
 	}
-	s := &Store{Options: o, limit: fileLimit, books: newBooks(fileLimit)}
+	s := &Store{Options: o, limit: fileLimit, writing: vfs.NewMutex(), books: newBooks(fileLimit)}
 	for _, e := range list {
 		if n := record.FileIndex(e.Name); n >= firstNumber {
 			s.books.found(n, e.Size)

@@ -28,16 +28,10 @@ type Store struct {
 	// changed has a token when Control has changed the identity, or failed to.
 	changed chan struct{}
 
-	mu       mutex    // held while the mark is written
-	identity Identity // as it is on disk
-	failed   error    // of a write; since then nobody knows what is on disk
+	mu       vfs.Mutex // held while the mark is written
+	identity Identity  // as it is on disk
+	failed   error     // of a write; since then nobody knows what is on disk
 }
-
-// mutex is one whose holder may wait for a disk: a simulated clock goes on while others wait for it.
-type mutex chan struct{}
-
-func (m mutex) Lock()   { m <- struct{}{} }
-func (m mutex) Unlock() { <-m }
 
 // Open reads the mark of a directory that the caller has locked. In an empty directory
 // it draws an incarnation and makes the first mark. self and nodes are what the command
@@ -61,7 +55,7 @@ func Open(fsys vfs.FS, dir string, self Node, nodes []Node) (*Store, error) {
 		}
 	}
 	s := &Store{
-		fs: fsys, dir: dir, self: self, nodes: slices.Clone(nodes), changed: make(chan struct{}, 1), mu: make(mutex, 1),
+		fs: fsys, dir: dir, self: self, nodes: slices.Clone(nodes), changed: make(chan struct{}, 1), mu: vfs.NewMutex(),
 	}
 	id, err := Read(fsys, dir)
 	if errors.Is(err, fs.ErrNotExist) {

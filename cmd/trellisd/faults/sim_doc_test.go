@@ -29,7 +29,8 @@
 //
 // Of the others, every second one is brisk: faults come five times as fast, and most of them end a leadership, of which
 // there are so many then that the next one is found with what the last two have left half done. The rest is slow: what
-// takes seconds, as a disk that hangs, a snapshot, or a member that is away for long, happens there.
+// takes seconds, as a disk that hangs, a snapshot, or a member that is away for long, happens there. In two of nine, members
+// that start have most bodies on disk only, or all in memory again.
 //
 // # Why equal seeds have equal traces
 //

@@ -38,6 +38,7 @@ type machine struct {
 	disk    *disk
 	faulty  bool // its disk has failed, or hung, since the last start
 	bytes   int64
+	bodies  int64         // bytes of bodies that may be in memory; 0 is no limit
 	newest  uint32        // version of entries that its program reads; 0 is the present one
 	id      atomic.Uint64 // as a member
 
@@ -215,12 +216,15 @@ func (c *group) newMachine(m member.Member, meta snapshot.Meta, addr string) (*m
 // start starts a member's process.
 func (m *machine) start() error {
 	m.clock.boot(time.Since(m.world.began))
+	if m.bodies = 0; m.cluster.plan.cold && m.rng.IntN(4) > 0 {
+		m.bodies = 4096
+	}
 	p := &process{machine: m, began: time.Now(), ended: make(chan struct{})}
 	ticks := make(chan time.Time, 1)
 	fs := m.disk.fs
 	log := slog.New(&logger{process: p})
 	p.queue = cluster.NewQueue(cluster.QueueConfig{
-		Engine: engine.Config{MaxJobSize: maxJobSize, Shards: 1},
+		Engine: engine.Config{MaxJobSize: maxJobSize, Shards: 1, Limits: engine.Limits{Bodies: m.bodies}},
 		Reactor: reactor.Config{
 			MaxJobSize: maxJobSize, Extensions: true, Loops: 1, Log: log, BootTime: m.clock.now, Poller: m.cluster.net.newPoller,
 		},
@@ -232,7 +236,7 @@ func (m *machine) start() error {
 		Queue: p.queue, Log: log, Dial: m.dial, Between: p.between,
 		Node: replica.Options{
 			Queue: &watched{p.queue, p}, Clock: m.clock, FS: fs, Ticks: ticks,
-			Newest: m.newest, SnapshotBytes: m.bytes, SegmentSize: segmentSize, Reserve: reserve,
+			Newest: m.newest, Bodies: m.bodies, SnapshotBytes: m.bytes, SegmentSize: segmentSize, Reserve: reserve,
 			Free: func() (int64, error) { return fs.Free(), nil },
 		},
 	})
@@ -280,7 +284,11 @@ type watched struct {
 func (q *watched) Standby(start int64) (replica.Standby, error) {
 	q.process.changes.Add(2)
 	s, err := q.Queue.Standby(start)
-	return fed{s, q.process.machine.cluster}, err
+	f := fed{s, q.process.machine.cluster}
+	if x, ok := s.(replica.Spilling); ok {
+		return spilled{x, f}, err
+	}
+	return f, err
 }
 
 // Serve implements replica.Queue.
