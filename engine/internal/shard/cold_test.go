@@ -177,8 +177,8 @@ func (r *rig) chill() {
 	}
 }
 
-// warm has all bodies come into memory: a dead letter whose time to run ends would have to wait for its own otherwise,
-// of which the model knows nothing.
+// warm has all bodies come into memory: a dead letter whose time to run ends, or whose client leaves, would have to wait
+// for its own otherwise, of which the model knows nothing.
 func (r *rig) warm() {
 	if !r.plan.cold {
 		return

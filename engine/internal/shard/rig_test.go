@@ -369,6 +369,7 @@ func (r *rig) halfClose(c *rigConn) {
 }
 
 func (r *rig) close(c *rigConn) {
+	r.warm()
 	done := c.session.Close(r.now)
 	if again := c.session.Close(r.now); again != done {
 		r.t.Fatalf("conn %d: it is closed: %v, and a moment later: %v", c.number, done, again)
