@@ -60,15 +60,11 @@
 //
 // # What is missing
 //
-// A member of a cluster uses it if Options.Bodies of package replica says so, which no program sets yet: --body-memory
-// is refused for members until crashes of processes, failing disks and the simulator have run with it. Of storage
-// beyond memory, steps 5 and 6, there is missing:
-//
+//   - The simulator of clusters does not run with it.
 //   - A follower is sent all bodies, and not only those that it lacks: the snapshot is read twice for it, once before
 //     the first byte, because a stream begins with the checksums of what follows.
 //   - A standby whose disk is full goes on to apply what its log has, and grows by that, since its log becomes shorter
 //     only so. While it loads it waits.
 //   - A member that cannot read a body when it starts without a limit does not start. With one it starts.
-//   - Metrics: what Node.Bodies tells is told to nobody.
 //   - Snapshots wait for the disk while a piece is written, as pieces do for them.
 package spill

@@ -102,6 +102,7 @@ func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slo
 	m, err := cluster.Open(cluster.Config{
 		Dir: opt.Binlog, Self: opt.Cluster.Node, Nodes: opt.Cluster.Nodes, TLS: peerTLS,
 		Listener: peers, Queue: mon.queue, Observer: mon.stores, Log: log,
+		Node: replica.Options{Bodies: opt.BodyMemory},
 	})
 	if err != nil {
 		return exitWith(exitBinlog, err)

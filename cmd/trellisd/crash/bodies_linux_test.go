@@ -38,9 +38,25 @@ type backlog struct {
 	deleted map[int]bool // of which the delete was sent at least
 }
 
-// fill puts jobs from first on, up to before end, by one connection, until that ends.
-func (b *backlog) fill(s *servertest.Server, first, end int) {
-	c := s.Dial(0)
+func newBacklog(t *testing.T) *backlog {
+	return &backlog{t: t, put: map[int]bool{}, taken: map[int]bool{}, deleted: map[int]bool{}}
+}
+
+// left is how many jobs were put and never taken.
+func (b *backlog) left() (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.put {
+		if !b.deleted[i] {
+			n++
+		}
+	}
+	return n
+}
+
+// fill puts jobs from first on, up to before end, by one connection, until that ends. next is the first that was not
+// sent.
+func (b *backlog) fill(c *servertest.Client, first, end int) (next int) {
 	const depth = 50
 	for n := first; n < end; n += depth {
 		c.Renew()
@@ -50,28 +66,28 @@ func (b *backlog) fill(s *servertest.Server, first, end int) {
 			fmt.Fprintf(w, "put 0 0 600 %d\r\n%s\r\n", len(body), body)
 		}
 		if w.Flush() != nil {
-			return
+			return n + depth
 		}
 		for i := n; i < min(n+depth, end); i++ {
 			line, err := c.In.ReadString('\n')
 			if err != nil {
-				return
+				return n + depth
 			}
 			if !strings.HasPrefix(line, "INSERTED") {
 				b.t.Errorf("put %d: %q", i, line)
-				return
+				return end
 			}
 			b.mu.Lock()
 			b.put[i] = true
 			b.mu.Unlock()
 		}
 	}
+	return end
 }
 
-// drain takes jobs by one connection, until there are none or that ends.
-func (b *backlog) drain(s *servertest.Server) (empty bool) {
-	c := s.Dial(0)
-	for {
+// drain takes jobs by one connection, until there are none, or so few that were put, or that ends.
+func (b *backlog) drain(c *servertest.Client, left int) (empty bool) {
+	for b.left() > left || left == 0 {
 		c.Renew()
 		if _, err := io.WriteString(c.Conn, strings.Repeat("reserve-with-timeout 0\r\n", 20)); err != nil {
 			return false
@@ -131,6 +147,7 @@ func (b *backlog) drain(s *servertest.Server) (empty bool) {
 			return true
 		}
 	}
+	return false
 }
 
 // Ten times as much as may be in memory is put, by a server that is killed, and taken from others that are killed too:
@@ -139,16 +156,9 @@ func TestABacklogBeyondMemoryOutlivesKilledServers(t *testing.T) {
 	t.Parallel()
 	const limit, jobs, clients = 64_000_000, 80_000, 8
 	for _, interval := range []string{"-f1h", "-F"} {
-		b := &backlog{t: t, put: map[int]bool{}, taken: map[int]bool{}, deleted: map[int]bool{}}
-		dir := t.TempDir()
-		b.through(dir, interval, limit, jobs, clients)
-		lost := 0
-		for n := range b.put {
-			if !b.deleted[n] {
-				lost++
-			}
-		}
-		if len(b.put) < jobs/2 || lost > 0 {
+		b := newBacklog(t)
+		b.through(t.TempDir(), interval, limit, jobs, clients)
+		if lost := b.left(); len(b.put) < jobs/2 || lost > 0 {
 			t.Errorf("%s: of %d jobs that were put %d are lost", interval, len(b.put), lost)
 		}
 	}
@@ -169,7 +179,7 @@ func (b *backlog) through(dir, interval string, limit, jobs, clients int) {
 	}
 	start()
 	part := jobs / 2 / clients
-	all(s, func(i int) { b.fill(s, i*part, (i+1)*part) })
+	all(s, func(i int) { b.fill(s.Dial(0), i*part, (i+1)*part) })
 	servertest.Await(b.t, "bodies to leave memory", func() bool {
 		return servertest.GaugeOf(b.t, url, "beanstalkd_bodies_memory_bytes") <= float64(limit)
 	})
@@ -185,7 +195,7 @@ func (b *backlog) through(dir, interval string, limit, jobs, clients int) {
 		})
 		s.Kill()
 	})
-	all(s, func(i int) { b.fill(s, jobs/2+i*part, jobs/2+(i+1)*part) })
+	all(s, func(i int) { b.fill(s.Dial(0), jobs/2+i*part, jobs/2+(i+1)*part) })
 	killed.Wait()
 	start()
 	killed.Go(func() {
@@ -196,11 +206,11 @@ func (b *backlog) through(dir, interval string, limit, jobs, clients int) {
 		})
 		s.Kill()
 	})
-	all(s, func(int) { b.drain(s) })
+	all(s, func(int) { b.drain(s.Dial(0), 0) })
 	killed.Wait()
 	start()
 	all(s, func(int) {
-		if !b.drain(s) {
+		if !b.drain(s.Dial(0), 0) {
 			b.t.Error("the last server has ended")
 		}
 	})

@@ -170,6 +170,10 @@ func TestMembersWhoseBodiesLeaveMemoryLoseNone(t *testing.T) {
 	if r.node(o).Bodies() != nil {
 		t.Error("bodies leave memory, though they may not")
 	}
+	r.eventually("a snapshot with all bodies, which an earlier program reads", func() bool {
+		m, _, err := snapshot.Find(vfs.OS{}, r.dirs[o]+"/snapshots")
+		return err == nil && len(m.Files) == 0 && m.Records > jobs/2
+	})
 	r.all()
 	r.takeCold(s, jobs, seen)
 }

@@ -54,6 +54,7 @@ type Node struct {
 	Listens             string // where it listens for them
 	Client              string // address for clients
 	Dir                 string
+	Args                []string // more of its command line
 }
 
 // StartLab starts a new cluster and waits until it serves. dirs are where the nodes
@@ -133,6 +134,7 @@ func (c *Lab) Start(n *Node) {
 	cmd := exec.Command(cmp.Or(c.Program, servertest.Binary), "-l127.0.0.1", "-p"+port, "-V", "--log-format=json",
 		"-b", n.Dir,
 		"--node", n.Name+"="+n.Addr, "--cluster", strings.Join(all, ","), "--cluster-listen=127.0.0.1:0")
+	cmd.Args = append(cmd.Args, n.Args...)
 	cmd.Env = append(os.Environ(), c.Env...)
 	n.Process = servertest.LaunchCommand(t, cmd)
 	c.Launched = append(c.Launched, n.Process)

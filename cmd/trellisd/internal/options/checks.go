@@ -96,9 +96,7 @@ func (c *commandLine) checkBodies() error {
 	case c.BodyMemory == 0:
 		return nil
 	case c.Binlog == "":
-		return usagef("--body-memory needs -b DIR: what is not in memory is in the binlog")
-	case c.Cluster.Member():
-		return usagef("--body-memory is not for a member of a cluster")
+		return usagef("--body-memory needs -b DIR: what is not in memory is on the disk")
 	case c.BodyMemory < 5*int64(c.MaxJobSize):
 		return usagef("--body-memory has to be five times -z at least")
 	}

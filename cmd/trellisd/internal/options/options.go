@@ -94,7 +94,7 @@ type Options struct {
 	Binlog      string // directory; empty: jobs are in memory only
 	Sync        binlog.SyncPolicy
 	SegmentSize int64 // bytes, as given; 0: the binlog's default
-	BodyMemory  int64 // bytes that bodies may take, the others are in the binlog only; 0: all are in memory
+	BodyMemory  int64 // bytes that bodies may take, the others are on the disk only; 0: all are in memory
 	SkipDamaged bool  // start with what is sound of a damaged binlog
 
 	ProxyFrom []netip.Prefix // every --proxy-from, in order

@@ -208,22 +208,24 @@ a 32th of the disk, from 10M to 64M: a full disk gets room again by whole files.
 	}, {
 		name: "body-memory", value: "SIZE",
 		setting: bound(&o.BodyMemory, "body-memory", leastBodyMemory, math.MaxInt64, quantity.Bytes),
-		help:    "memory for bodies; the others are read from the binlog\n(default: all are in memory)",
-		manual: `Keep bodies of at most SIZE in memory, at least 64MB and five times -z. What does
-not fit is in the binlog only, from which it is read when a client needs it: the
-backlog may be as long as the disk has room for. Each job takes some 70 bytes of memory
-still. Jobs that come while memory is short leave it first, so that the head of a long
-queue stays there. Needs -b, and is not for members of a cluster. --max-memory is for
-the rest then: what is kept about jobs, and their keys. For a moment bodies may take
-more, as they leave only when they are synced, which is not waited for until -f says so.
-A job whose body cannot be read is buried when its turn comes; when it is
-kicked that is tried again. While the disk gives nothing, what needs it is answered
-INTERNAL_ERROR. Bodies that are on their way to clients cannot leave: when many clients
-read slowly, bodies take more than SIZE, and puts are answered OUT_OF_MEMORY until they
-have read. A job that is read back costs about twice the processor time of another one,
-and four times where a tube has hundreds of priorities. The start keeps no body: it
-reads the files index.NUMBER in DIR, one for a segment, and whole segments where these
-are missing. They may be deleted.`,
+		help:    "memory for bodies; the others are read from the disk\n(default: all are in memory)",
+		manual: `Keep bodies of at most SIZE in memory, at least 64MB and five times -z. What does not
+fit is on the disk only, from which it is read when a client needs it: the backlog may
+be as long as the disk has room for. Each job takes some 70 bytes of memory still. Jobs
+that come while memory is short leave it first, so that the head of a long queue stays
+there. Needs -b. --max-memory is for the rest then: what is kept about jobs, and their
+keys. For a moment bodies may take more, as they leave only when they are synced, which
+is not waited for until -f says so. A job whose body cannot be read is buried when its
+turn comes; when it is kicked that is tried again. While the disk gives nothing, what
+needs it is answered INTERNAL_ERROR. Bodies that are on their way to clients cannot
+leave: when many clients read slowly, bodies take more than SIZE, and puts are answered
+OUT_OF_MEMORY until they have read. A job that is read back costs about twice the
+processor time of another one, and four times where a tube has hundreds of priorities.
+The start of one server keeps no body: it reads the files index.NUMBER in DIR, one for a
+segment, and whole segments where these are missing. They may be deleted. A member of a
+cluster copies bodies to files in DIR/bodies before they leave memory. Each member may
+have another SIZE, or none. Before an earlier version, start the member without this
+option: it takes a snapshot that the earlier version reads.`,
 	}, {
 		name: "skip-damaged", setting: turnOn(&o.SkipDamaged),
 		help: "start with what is sound of a damaged binlog",
