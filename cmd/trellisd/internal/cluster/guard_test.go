@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"trellis/binlog/replica"
-
 	"trellis/binlog/replica/member"
+	"trellis/binlog/vfs/faultfs"
 	"trellis/engine"
 	"trellis/reactor"
 	"trellis/reactor/tlstest"
@@ -40,6 +40,7 @@ type rig struct {
 	bodies  int64                // bytes that bodies may take in the memory of members that are started
 	every   int64                // bytes of entries between snapshots; 0 for the default
 	mono    func() time.Duration // nil is the system's
+	disks   map[int]*faultfs.FS  // of all members; nil if they are on the machine's
 }
 
 // running is a member that runs.
@@ -130,6 +131,9 @@ func (r *rig) run(self member.Node, nodes []member.Node, l net.Listener) *Member
 		r.nodes, r.newest = append(r.nodes, self), append(r.newest, 0)
 	}
 	r.dirs, r.members, r.queues = append(r.dirs, r.t.TempDir()), append(r.members, nil), append(r.queues, nil)
+	if r.disks != nil {
+		r.disks[i] = faultfs.New(r.dirs[i])
+	}
 	r.hangs, r.runs = append(r.hangs, nil), append(r.runs, nil)
 	r.start(i, nodes, l)
 	return r.members[i]
@@ -167,9 +171,12 @@ func (r *rig) start(i int, nodes []member.Node, l net.Listener) {
 	if v := r.trunks[i]; v != 0 {
 		q.trunks = v
 	}
+	options := replica.Options{Newest: r.newest[i], Bodies: r.bodies, SnapshotBytes: r.every}
+	if d := r.disks[i]; d != nil {
+		options.FS, options.Reserve, options.SegmentSize = d, 1<<20, 1<<20
+	}
 	m, err := Open(Config{
-		Dir: r.dirs[i], Self: self, Nodes: nodes, Listener: l, Queue: q, Log: log, Dial: r.net.dialer(self.Addr),
-		Node: replica.Options{Newest: r.newest[i], Bodies: r.bodies, SnapshotBytes: r.every},
+		Dir: r.dirs[i], Self: self, Nodes: nodes, Listener: l, Queue: q, Log: log, Dial: r.net.dialer(self.Addr), Node: options,
 	})
 	if err != nil {
 		r.t.Fatal(err)

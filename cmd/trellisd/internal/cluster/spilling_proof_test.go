@@ -25,10 +25,11 @@ func coldBody(n int) string {
 	return strings.Repeat(text, coldSize/len(text)+1)[:coldSize]
 }
 
-// coldRig is a cluster whose bodies leave memory.
-func coldRig(t *testing.T) *rig {
+// coldRig is a cluster whose bodies leave memory, on such disks as r.disks has.
+func coldRig(t *testing.T, disks map[int]*faultfs.FS) *rig {
 	r := &rig{
 		t: t, net: newNetwork(true), newest: make([]uint32, 3), trunks: map[int]uint16{}, bodies: coldLimit, every: 1 << 19,
+		disks: disks,
 	}
 	r.startAll()
 	return r
@@ -78,6 +79,14 @@ func (r *rig) takeCold(by, total int, seen map[int]bool) {
 	}
 }
 
+// disk is that of a member.
+func (r *rig) disk(i int) vfs.FS {
+	if d := r.disks[i]; d != nil {
+		return d
+	}
+	return vfs.OS{}
+}
+
 // node is the node of a member.
 func (r *rig) node(i int) *replica.Node { return r.members[i].node.Load() }
 
@@ -107,7 +116,7 @@ func (r *rig) equal() {
 func (r *rig) coldSnapshot(i int) {
 	r.t.Helper()
 	r.eventually("a snapshot with places", func() bool {
-		m, _, err := snapshot.Find(vfs.OS{}, r.dirs[i]+"/snapshots")
+		m, _, err := snapshot.Find(r.disk(i), r.dirs[i]+"/snapshots")
 		return err == nil && len(m.Files) > 0
 	})
 }
@@ -126,7 +135,7 @@ func (r *rig) restart(i int) {
 // another one leads, and to a backup.
 func TestMembersWhoseBodiesLeaveMemoryLoseNone(t *testing.T) {
 	t.Parallel()
-	r := coldRig(t)
+	r := coldRig(t, nil)
 	r.all()
 	const jobs = 1200
 	seen := map[int]bool{}
