@@ -63,10 +63,16 @@ func (a *applier) hopes() bool {
 	return f.err == nil || a.node.opts.Clock.Mono()-f.at >= failedPause
 }
 
-// outgrown reports whether all bodies are in memory again, and the current snapshot has some in files. The next one,
-// which is of a later entry, has none there: the files go, and an earlier program reads it.
+// outgrown reports whether the next snapshot, which is of a later entry, is to replace the current one for its bodies:
+// all are in memory again and it has some in files, so that these stay, and no earlier program reads it; or it has all
+// of them itself, as one has that another member has sent, and most are in files by now.
 func (a *applier) outgrown(current *snapshot.Meta) bool {
-	return a.node.opts.Bodies == 0 && len(current.Files) > 0 && current.Index < a.state.Index && a.hopes()
+	o, files := &a.node.opts, len(current.Files) > 0
+	if files != (o.Bodies == 0) || current.Index >= a.state.Index {
+		return false
+	}
+	most := files || current.Bytes > o.SnapshotBytes && a.node.bodies.store.Stats().Needed > current.Bytes/2
+	return most && a.hopes()
 }
 
 // begun is how many walks have begun.

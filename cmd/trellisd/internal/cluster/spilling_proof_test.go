@@ -5,10 +5,12 @@ package cluster
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"trellis/binlog/replica"
+	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/snapshot"
 	"trellis/binlog/vfs"
 	"trellis/binlog/vfs/faultfs"
@@ -129,6 +131,24 @@ func (r *rig) restart(i int) {
 	}
 	r.start(i, nil, listenLocally(r.t))
 	r.eventually("it is there again", func() bool { return r.node(i) != nil && r.queues[i].Present() != nil })
+}
+
+// A member that is sent a snapshot has its bodies twice only until they are in files, however short the log is then.
+func TestAMemberThatWasSentBodiesTakesASnapshotWithoutThem(t *testing.T) {
+	t.Parallel()
+	const jobs = 1200
+	r := coldRig(t, nil)
+	r.all()
+	r.putCold(0, 0, jobs)
+	l, _ := r.leader(-1)
+	listener := listenLocally(t)
+	self := member.Node{Name: "n4", Addr: listener.Addr().String()}
+	r.run(self, slices.Clone(r.nodes), listener)
+	if err := r.members[l].add(t.Context(), r.node(l), r.node(l).Status(), self.String()); err != nil {
+		t.Fatal(err)
+	}
+	r.equal()
+	r.coldSnapshot(len(r.members) - 1)
 }
 
 // Members have most bodies in files only, and lose none when they are started again, with the limit or without, when
