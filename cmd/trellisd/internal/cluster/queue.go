@@ -10,6 +10,7 @@ import (
 	"net"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -491,6 +492,7 @@ func (q *Queue) Digest(stamp int64) replica.Digest {
 		if from, err = e.Walk(from, digestSlice, add); err != nil {
 			return replica.Digest{}
 		}
+		slices.SortFunc(cold, byPlace)
 		for i := range cold {
 			if err := cold[i].sum(d, bodies); err != nil {
 				return replica.Digest{}
