@@ -232,15 +232,18 @@ func (c *Lab) Others(but ...*Node) []*Node {
 // Agree waits until all nodes have applied the same entries, and compares their jobs.
 func (c *Lab) Agree() {
 	c.T.Helper()
-	var all []control.Status
+	all, errs := make([]control.Status, len(c.Nodes)), make([]error, len(c.Nodes))
 	c.Await(func() error {
-		all = all[:0]
-		for _, n := range c.Nodes {
-			s, err := c.Ask(n, `{"op":"status","digest":true}`)
-			if err != nil {
-				return fmt.Errorf("%s: %w", n.Name, err)
+		var asking sync.WaitGroup
+		for i, n := range c.Nodes { // at once: it may take longer than until an idle leader records the time again
+			asking.Go(func() { all[i], errs[i] = c.Ask(n, `{"op":"status","digest":true}`) })
+		}
+		asking.Wait()
+		for i, n := range c.Nodes {
+			if errs[i] != nil {
+				return fmt.Errorf("%s: %w", n.Name, errs[i])
 			}
-			if all = append(all, s); s.Applied != s.Last || s.Applied != all[0].Applied {
+			if s := &all[i]; s.Applied != s.Last || s.Applied != all[0].Applied {
 				return fmt.Errorf("%s has applied %d of %d, %s %d", n.Name, s.Applied, s.Last, c.Nodes[0].Name, all[0].Applied)
 			}
 		}
