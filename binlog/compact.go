@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"runtime"
+	"slices"
 	"time"
 
 	"trellis/binlog/journal"
@@ -17,6 +19,14 @@ import (
 // follows that. The same holds for settings, of which the log itself knows the latest.
 // A segment that has no job's latest full record, and no latest setting, may go as
 // soon as it is the oldest.
+//
+// Of a damaged segment the owner is asked what it still has there, and moves what it has in
+// memory. A job of which nobody has the body any more keeps the segment, and so all behind it:
+// these have the deletes of what is in the damaged one, and the last states of what stays there.
+// They could go only if all of that were written once more, behind every later segment, for as
+// long as the damaged one stays; and a log whose segments do not follow each other is a damaged
+// one, for earlier programs too. So whoever deletes these jobs, which are good for nothing else,
+// lets all go on.
 //
 // When the directory is nearly twice as large as the live records, half of what
 // it holds is garbage, and going once through all of it moves at most one byte
@@ -111,7 +121,6 @@ func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
 		return nil
 	}
 	var damage error
-	var gaps []record.Gap
 	seen := 0
 	for b, gap := range l.scan(sc, seg) {
 		if seen++; seen%sliceRecords == 0 {
@@ -123,13 +132,10 @@ func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
 			}
 		}
 		if gap != nil {
-			// The jobs are in the owner's memory still, but there is no way to
-			// tell which ones they are.
 			if errors.Is(gap.Err, journal.ErrHangs) || errors.Is(gap.Err, ErrClosed) {
 				return fmt.Errorf("read %s: %w", seg.name, gap.Err)
 			}
 			damage = &DamageError{File: seg.name, Offset: gap.Offset, What: gap.Err.Error()}
-			gaps = append(gaps, *gap)
 			continue
 		}
 		switch record.KindOf(b) {
@@ -148,23 +154,60 @@ func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
 	if err := sc.Err(); err != nil {
 		return err
 	}
+	var left []uint64
+	if damage != nil {
+		l.log.Error("compaction has met damage", "error", damage)
+		var err error
+		if left, err = l.rescue(seg); err != nil {
+			return err
+		}
+	}
 	n := l.kept(seg)
 	switch {
 	case n == 0:
 		return nil
-	case damage == nil:
-		// They may have been recorded a moment ago, so that Migrate does not find them yet.
+	case int64(len(left)) < n:
+		// They may have been recorded a moment ago, so that the owner does not find them yet.
 		damage = errors.New("the owner does not know them yet")
 	default:
 		l.mu.Lock()
 		seg.stuck = true
 		l.mu.Unlock()
-		if ids := l.damagedJobs(seg, gaps); len(ids) > 0 {
-			l.log.Error("a damaged segment stays until these jobs are deleted, as far as they are there still",
-				"file", seg.name, "jobs", ids)
-		}
+		l.log.Error("a damaged segment stays until these jobs are deleted, as far as they are there still",
+			"file", seg.name, "jobs", left[:min(len(left), maxNamed)], "all", len(left))
 	}
 	return fmt.Errorf("%s cannot be freed: %d jobs or settings in it were not found: %w", seg.name, n, damage)
+}
+
+// maxNamed is how many jobs a line of the log names.
+const maxNamed = 100
+
+// rescue has the owner move the jobs out of a damaged segment that it has in memory, and moves the settings. It returns
+// the other jobs.
+func (l *Log) rescue(seg *segment) (left []uint64, err error) {
+	l.mu.Lock()
+	tubes := slices.Collect(maps.Keys(l.settings))
+	l.mu.Unlock()
+	for _, tube := range tubes {
+		if err := l.inRoom(func() error { return l.migrateSetting(tube, seg.Index) }); err != nil {
+			return nil, fmt.Errorf("move a setting: %w", err)
+		}
+	}
+	if l.hooks.Jobs == nil {
+		return nil, nil
+	}
+	for i, id := range l.hooks.Jobs(seg.Index) {
+		if i%sliceRecords == sliceRecords-1 {
+			if err := l.yield(); err != nil {
+				return nil, err
+			}
+		}
+		unread := journal.Place{Segment: seg.Index}
+		if err := l.inRoom(func() error { return l.hooks.Migrate(id, unread, nil) }); err != nil {
+			return nil, fmt.Errorf("move job %d: %w", id, err)
+		}
+	}
+	return l.hooks.Jobs(seg.Index), nil
 }
 
 // scan goes through a segment. Where bodies are read, it waits for its turns among them.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"trellis/binlog/journal"
+	"trellis/binlog/record"
 	"trellis/binlog/vfs/faultfs"
 )
 
@@ -25,7 +26,7 @@ func (o *owner) openWith(t *testing.T, opts Options, migrate func(id uint64, pla
 	t.Cleanup(func() { l.Close() })
 	err = l.Replay(o)
 	if err == nil {
-		err = l.Start(Hooks{Migrate: migrate, OnRoom: o.room.onRoom})
+		err = l.Start(Hooks{Migrate: migrate, Jobs: o.jobsIn, OnRoom: o.room.onRoom})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -122,13 +123,17 @@ func (l *lines) String() string {
 	return l.b.String()
 }
 
-// All but the damaged job is moved out, which is named, and when it is deleted, the segment goes.
+// All jobs are moved out that can be read or that the owner has in memory, and settings. The others are named, and when
+// they are deleted, the segment goes.
 func TestADamagedSegmentStaysForTheJobsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	o, fs, said := newOwner(), faultfs.New(testDir), &lines{}
 	o.openWith(t, Options{
 		FS: fs, SegmentSize: MinSegmentSize, Sync: SyncAlways, Indexes: true, Log: slog.New(slog.NewTextHandler(said, nil)),
 	}, o.migrate)
+	if _, err := o.set(journal.DeadLetters("mail", 3, "mail.dead")); err != nil {
+		t.Fatal(err)
+	}
 	for id := uint64(1); id <= 40; id++ {
 		if _, err := o.put(testRecord(id, 100)); err != nil {
 			t.Fatal(err)
@@ -146,9 +151,12 @@ func TestADamagedSegmentStaysForTheJobsThatCannotBeRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := damaged.WriteAt([]byte("#"), int64(o.jobs[5].place.Offset)*8+100); err != nil {
-		t.Fatal(err)
+	for _, at := range []int64{int64(o.jobs[4].place.Offset) * 8, int64(o.jobs[5].place.Offset) * 8, record.HeaderSize} {
+		if _, err := damaged.WriteAt([]byte("#"), at+60); err != nil {
+			t.Fatal(err)
+		}
 	}
+	o.lost = map[uint64]bool{5: true}
 	for id := uint64(6); id <= 40; id++ {
 		if _, err := o.delete(id); err != nil {
 			t.Fatal(err)
@@ -164,6 +172,11 @@ func TestADamagedSegmentStaysForTheJobsThatCannotBeRead(t *testing.T) {
 		}
 	}
 	o.mu.Unlock()
+	o.log.mu.Lock()
+	if n := o.log.segs[0].liveCount; n != 1 {
+		t.Errorf("%d jobs and settings are left in the segment", n)
+	}
+	o.log.mu.Unlock()
 	if _, err := o.delete(5); err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,8 @@
 // With Options.Indexes a restart reads what indexes say of segments (indexes.go, package inspect) and no bodies: it
 // tells jobs with Record.Absent. The log makes an index of each segment that it has filled, or read at a restart, and
 // removes those that it does not believe before it appends anything. Damage in a segment that has an index is found
-// when a body is read, by compaction, or by verify, and not at the restart.
+// when a body is read, by compaction, or by verify, and not at the restart. Compaction has the owner move what it has
+// in memory; what nobody can read any more keeps the segment, and those behind it, until it is deleted (compact.go).
 //
 // Compaction gives Hooks.Migrate the bodies that it has read. A place is valid until Move, Replace or
 // Delete is called for the job; a body that is asked for before, and told after that, is the same.

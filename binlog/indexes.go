@@ -252,38 +252,6 @@ func (x *indexer) finish(seg *segment, f *indexFile) error {
 	return err
 }
 
-// maxNamed is how many jobs a line of the log names.
-const maxNamed = 100
-
-// damagedJobs are the jobs, some at most, whose full records are in gaps of a segment by its index. Without an index
-// there are none.
-func (l *Log) damagedJobs(seg *segment, gaps []record.Gap) (ids []uint64) {
-	if l.index == nil {
-		return nil
-	}
-	f, err := l.fs.OpenRead(l.index.name(seg))
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	size, _ := f.Size()
-	x, err := index.Open(f, size, &seg.Header)
-	if err != nil {
-		return nil
-	}
-	// What is told before an error is right.
-	_ = x.Read(index.States, func(offset int64, b []byte) error {
-		lost := slices.ContainsFunc(gaps, func(g record.Gap) bool {
-			return offset >= g.Offset && offset < g.Offset+g.Size
-		})
-		if lost && record.KindOf(b) == record.Full && len(ids) < maxNamed {
-			ids = append(ids, record.Number(b))
-		}
-		return nil
-	})
-	return ids
-}
-
 // close removes what is not finished. No goroutine uses x any more.
 func (x *indexer) close() {
 	x.work()

@@ -100,7 +100,13 @@ type Hooks struct {
 	// Otherwise it does nothing. After ErrRoom, compaction waits without any lock
 	// and calls Migrate again. The body is valid until Migrate returns. Without Migrate there
 	// is no compaction.
+	//
+	// A place without an offset says that the record could not be read: the owner moves the job if it has the body.
 	Migrate func(id uint64, place journal.Place, body []byte) error
+
+	// Jobs returns the owner's jobs and tombstones that have their latest full record in a segment, which is
+	// damaged. It may take long. Compaction calls it, with no lock of the log.
+	Jobs func(segment uint32) []uint64
 
 	// Fetched is told what Load has asked for, up to 32 bodies at a time, on goroutines of the log's that hold
 	// none of its locks. Two calls may overlap. Without it nothing can be loaded.

@@ -40,6 +40,8 @@ type owner struct {
 
 	absent int // jobs that were told without their bodies
 
+	lost map[uint64]bool // jobs that the owner cannot move where their records cannot be read
+
 	room rooms
 	work func() // does what the goroutines of a log do that has none
 }
@@ -219,6 +221,9 @@ func (o *owner) migrate(id uint64, place journal.Place, body []byte) error {
 	switch {
 	case j == nil || j.place.Segment != place.Segment:
 		return nil
+	case place.Offset == 0 && o.lost[id]:
+		return nil
+	case place.Offset == 0:
 	case place.Offset > j.place.Offset:
 		return fmt.Errorf("job %d has a record behind the one at %v, at %v", id, j.place, place)
 	case j.State != journal.Deleted && !bytes.Equal(body, j.Body):
@@ -230,6 +235,19 @@ func (o *owner) migrate(id uint64, place journal.Place, body []byte) error {
 	}
 	j.place, j.size = t.Place(), j.Record.Size()
 	return nil
+}
+
+// jobsIn are the jobs whose last full records are in a segment.
+func (o *owner) jobsIn(segment uint32) (ids []uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for id, j := range o.jobs {
+		if j.place.Segment == segment {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 func (o *owner) put(r *Record) (p Pos, err error) {
@@ -299,7 +317,7 @@ func small(opts Options) Options {
 
 // open opens a log for o and replays it.
 func (o *owner) open(dir string, opts Options) error {
-	o.hooks.Migrate, o.hooks.OnRoom = o.migrate, o.room.onRoom
+	o.hooks.Migrate, o.hooks.Jobs, o.hooks.OnRoom = o.migrate, o.jobsIn, o.room.onRoom
 	l, err := Open(dir, small(opts))
 	if err != nil {
 		return err

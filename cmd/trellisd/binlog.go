@@ -77,6 +77,7 @@ func (d *durable) start(eng *engine.Engine, srv *reactor.Server) error {
 			d.failed <- fmt.Errorf("the binlog in %s has failed: %w; see to the disk and start again", d.dir, err)
 		},
 		Migrate: eng.Migrate,
+		Jobs:    eng.JobsIn,
 		Fetched: d.fetched(eng),
 	})
 	if err != nil {

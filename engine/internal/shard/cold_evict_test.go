@@ -178,6 +178,49 @@ func TestACompactedJobIsLoadedFromItsNewPlace(t *testing.T) {
 	}
 }
 
+// Of a damaged segment compaction asks what is there, and moves what is in memory; cold jobs stay.
+func TestJobsOfADamagedSegmentAreMovedFromMemory(t *testing.T) {
+	s, f := placedSim(someBodies)
+	defer s.engine.Discard()
+	c := s.open()
+	for range 300 {
+		c.say("put 0 0 9 1\r\nx")
+	}
+	f.committed = f.pos
+	s.engine.evictTo(0, 0, everyEvict)
+	cold := s.coldIDs()
+	last := cold[len(cold)-1]
+	for range 300 {
+		c.say("put 0 0 9 1\r\nx")
+	}
+	damaged := f.jobs[last].segment
+	var want, stay []uint64
+	for id := uint64(1); id <= s.engine.ids.Last.Load(); id++ {
+		if f.jobs[id].segment == damaged {
+			if want = append(want, id); id <= last {
+				stay = append(stay, id)
+			}
+		}
+	}
+	all := s.engine.JobsIn(damaged)
+	if !slices.Equal(all, want) || len(stay) == 0 || len(stay) == len(all) {
+		t.Fatalf("there are %v, want %v", all, want)
+	}
+	for _, id := range all {
+		if err := s.engine.Migrate(id, journal.Place{Segment: damaged}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := s.engine.JobsIn(damaged); !slices.Equal(left, stay) {
+		t.Errorf("there are left %v, want %v", left, stay)
+	}
+	for _, id := range all {
+		if x := f.jobs[id]; string(f.bodies[x.place()].body) != "x" {
+			t.Errorf("job %d is recorded with the body %q", id, f.bodies[x.place()].body)
+		}
+	}
+}
+
 // Compaction moves a job as often as it likes: the entries that stand for nothing then are forgotten by and by.
 func TestEntriesOfAJobThatIsMovedManyTimesAreForgotten(t *testing.T) {
 	s, f := placedSim(someBodies)

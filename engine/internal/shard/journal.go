@@ -5,6 +5,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/engine/internal/clock"
+	"trellis/engine/internal/ids"
 	"trellis/engine/internal/record"
 	"trellis/engine/internal/reply"
 )
@@ -144,8 +145,9 @@ func (sh *shard) recordDelete(j *job, out *reply.Output) error {
 }
 
 // Migrate records all of a job again if its last full record stands in the segment of
-// that place, where a record of it has that body. It returns what [record.Journal.Move] does. Any
-// goroutine may call it, with no lock held that a loop may need.
+// that place, where a record of it has that body. Of a place without an offset only the segment is known: the job is
+// recorded if its body is in memory. It returns what [record.Journal.Move] does. Any goroutine may call it, with no
+// lock held that a loop may need.
 func (e *Shards) Migrate(id uint64, place journal.Place, body []byte) error {
 	tx := Tx{shared: e}
 	sh, _, j := e.lockRecord(&tx, id, clock.Always, true)
@@ -157,6 +159,30 @@ func (e *Shards) Migrate(id uint64, place journal.Place, body []byte) error {
 	return err
 }
 
+// JobsIn returns the jobs and tombstones whose last full records stand in a segment of the journal, by their ids. It
+// looks at all that there are, and holds the lock of one shard for a moment at a time. Any goroutine may call it, with
+// no lock held.
+func (e *Shards) JobsIn(segment uint32) (list []uint64) {
+	tx := Tx{shared: e}
+	for leaf, id := e.ids.LeafFrom(1); leaf != nil; leaf, id = e.ids.LeafFrom(id) {
+		for more := true; more; id++ {
+			if leaf.Has(id) {
+				if sh, _, j := e.lockRecord(&tx, id, clock.Always, true); sh != nil {
+					if j.segment == segment {
+						list = append(list, id)
+					}
+					sh.unlock(&tx)
+				}
+			}
+			more = !ids.EndsLeaf(id)
+		}
+		if id == 0 {
+			break
+		}
+	}
+	return list
+}
+
 // migrate is Migrate for a job or tombstone of the shard.
 func (sh *shard) migrate(j *job, place journal.Place, body []byte) error {
 	if j.segment != place.Segment {
@@ -166,7 +192,7 @@ func (sh *shard) migrate(j *job, place journal.Place, body []byte) error {
 	r := sh.describe(j, &ch)
 	if j.cold() {
 		if place != j.place() {
-			return nil // it comes to that record as well
+			return nil // it comes to that record as well, or cannot read it
 		}
 		r.Body = body
 	}
