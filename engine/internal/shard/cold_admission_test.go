@@ -104,14 +104,21 @@ func TestAWaitForABodyEndsAfterTenSeconds(t *testing.T) {
 	}
 }
 
-// Very many cold jobs whose time to run ends at once become dead letters, each after one load, with no more on their way
-// than may be.
+// Very many cold jobs whose time to run ends at once, or whose client leaves, become dead letters, each after one load,
+// with no more on their way than may be.
 func TestManyColdDeadLettersAreLoadedOnceEach(t *testing.T) {
+	manyDeadLetters(t, false)
+	if proof {
+		manyDeadLetters(t, true)
+	}
+}
+
+func manyDeadLetters(t *testing.T, leaves bool) {
 	const jobs = maxAhead + 1000
 	s := coldSim(1)
 	defer s.engine.Discard()
 	c, other := s.open(), s.open()
-	other.say("set-tube default attempts=1 dead=d")
+	other.say("set-tube default attempts=1 dead=d disconnects=1")
 	for range jobs {
 		other.say("put 0 0 60 1\r\nx")
 	}
@@ -128,11 +135,14 @@ func TestManyColdDeadLettersAreLoadedOnceEach(t *testing.T) {
 		most = max(most, s.engine.loads.Len())
 		return nil
 	}
+	if leaves {
+		_ = c.Close()
+	}
 	for range 40 {
 		s.Wait(2 * time.Second)
 	}
 	if n := s.engine.Snapshot(s.now).DeadLetters; n != jobs || reads != jobs || most > maxAhead {
-		t.Errorf("%d of %d are dead letters after %d reads, %d at a time", n, jobs, reads, most)
+		t.Errorf("client leaves: %v: %d of %d are dead letters after %d reads, %d at a time", leaves, n, jobs, reads, most)
 	}
 }
 
