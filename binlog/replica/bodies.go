@@ -271,6 +271,7 @@ func (b *bodies) rest(q Spilling, life *spill.Life) (more bool, pause time.Durat
 		more, err = life.Move()
 	}
 	switch {
+	case errors.Is(err, spill.ErrEnded): // the office was lost, and nobody waits for this queue's bodies to leave
 	case err != nil:
 		b.node.opts.Log.Warn("bodies cannot leave memory, or be moved", "error", err)
 		return false, spillFailed

@@ -23,7 +23,7 @@ func (l *Life) Move() (more bool, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if !l.current() {
-		return false, errEnded
+		return false, ErrEnded
 	}
 	if s.move == nil && !s.beginMove(l) {
 		return false, nil

@@ -102,7 +102,7 @@ func (r *Reader) Body(x *journal.Fetch) ([]byte, error) {
 	if err == nil && len(b) == record.SmallSize {
 		b, err = r.bytes(o, at, min(record.Length(b), f.Size-at))
 	}
-	if errors.Is(err, errEnded) || errors.Is(err, journal.ErrHangs) {
+	if errors.Is(err, ErrEnded) || errors.Is(err, journal.ErrHangs) {
 		return nil, err
 	}
 	if err != nil {

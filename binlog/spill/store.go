@@ -92,8 +92,8 @@ type Life struct {
 // Reads are counters of what was read, by lanes.
 type Reads = bodies.Stats
 
-// errEnded tells that another owner has the bodies.
-var errEnded = errors.New("the bodies have another owner")
+// ErrEnded is the error of what is asked for in a life that has ended: another owner has the bodies.
+var ErrEnded = errors.New("the bodies have another owner")
 
 // Open opens the directory, and makes it if there is none. Nothing is removed.
 func Open(o Options) (*Store, error) {
@@ -151,7 +151,7 @@ func (s *Store) endLife() {
 	s.life = nil
 	s.mu.Unlock()
 	if l != nil {
-		l.reader.Close(errEnded)
+		l.reader.Close(ErrEnded)
 	}
 	s.abandon()
 	s.move = nil
@@ -231,7 +231,7 @@ func (l *Life) lives() bool {
 // no list, which is damage.
 func (l *Life) Keep(at journal.Place, size uint32) error {
 	if !l.lives() {
-		return errEnded
+		return ErrEnded
 	}
 	defer l.store.mu.Unlock()
 	if !l.store.books.keep(at.Segment, size) {
@@ -268,7 +268,7 @@ func (l *Life) Ready() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if !l.current() {
-		return errEnded
+		return ErrEnded
 	}
 	if s.out != nil {
 		return nil
@@ -287,7 +287,7 @@ func (l *Life) Add(r *journal.Record) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if !l.current() {
-		return errEnded
+		return ErrEnded
 	}
 	return s.add(l, r, copied{id: r.ID, size: uint32(len(r.Body))})
 }
@@ -343,7 +343,7 @@ func (l *Life) Write() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if !l.current() {
-		return errEnded
+		return ErrEnded
 	}
 	return s.write(l)
 }
@@ -463,7 +463,7 @@ func (s *Store) Seal(numbers []uint32) (list []File, err error) {
 	l := s.life
 	s.mu.Unlock()
 	if l == nil {
-		return nil, errEnded
+		return nil, ErrEnded
 	}
 	if err = s.write(l); err == nil {
 		err = s.seal(l)

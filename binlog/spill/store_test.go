@@ -270,18 +270,18 @@ func TestALifeThatHasEndedTakesNoPart(t *testing.T) {
 	}
 	_, moving := old.life.Move()
 	for _, err := range []error{old.life.Add(&r), old.life.Write(), moving} {
-		if !errors.Is(err, errEnded) {
+		if !errors.Is(err, ErrEnded) {
 			t.Errorf("it may: %v", err)
 		}
 	}
-	if err := old.life.Keep(journal.Place{Segment: 3, Offset: 10}, 1); !errors.Is(err, errEnded) {
+	if err := old.life.Keep(journal.Place{Segment: 3, Offset: 10}, 1); !errors.Is(err, ErrEnded) {
 		t.Errorf("it may keep a place: %v", err)
 	}
 	if list, err := g.store.Seal([]uint32{firstNumber}); err == nil {
 		t.Errorf("a walk of the life before has the list %+v", list)
 	}
 	for id := range old.places() {
-		if x := old.read(id, *old.jobs[id]); !errors.Is(x.Err, errEnded) {
+		if x := old.read(id, *old.jobs[id]); !errors.Is(x.Err, ErrEnded) {
 			t.Errorf("it is told a body, %v", x.Err)
 		}
 		old.end(id)
