@@ -25,7 +25,7 @@ import (
 
 const (
 	coldLimit   = 64_000_000 // bytes of bodies in the memory of a member
-	coldJobs    = 40_000     // of 8,500 bytes
+	coldJobs    = 24_000     // of 8,500 bytes
 	coldClients = 8
 )
 
@@ -167,7 +167,7 @@ func (c *coldCluster) backup(n *clustertest.Node, dir string) {
 	})
 }
 
-// Members that have five times as much as may be in their memory are killed, stopped for a while, wiped, and started
+// Members that have three times as much as may be in their memory are killed, stopped for a while, wiped, and started
 // without the limit: every body is the one that was put, and none is lost.
 func TestABacklogBeyondMemoryOutlivesMembers(t *testing.T) {
 	t.Parallel()
