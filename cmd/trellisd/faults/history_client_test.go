@@ -144,7 +144,8 @@ func (c *Client) Close() {
 // was executed is open.
 var ErrLost = errors.New("the connection was lost")
 
-// ErrNoRoom tells that a job that is there was left as it is, for want of room. That is no part of the history.
+// ErrNoRoom tells that a job that is there was left as it is, for want of room, or because a disk that hangs has its body.
+// That is no part of the history.
 var ErrNoRoom = errors.New("there is no room for what the command would change")
 
 // SetTube has the client use and watch another tube.
@@ -415,6 +416,9 @@ func (c *Client) ReserveBatch() (ids []uint64, err error) {
 	if err == nil {
 		var line string
 		if line, err = c.in.ReadString('\n'); err == nil {
+			if line == "INTERNAL_ERROR\r\n" {
+				return nil, ErrNoRoom
+			}
 			_, wrong := fmt.Sscanf(line, "RESERVED_BATCH %d\r\n", &n)
 			if line != "DEADLINE_SOON\r\n" && wrong != nil || n > most {
 				return nil, fmt.Errorf("the reply to reserve-batch is %q", line)
@@ -609,6 +613,8 @@ func (c *Client) read(o *Op) (wrong, err error) {
 	switch {
 	case refused(o) && o.Verb != Put && (o.Reply == "NOT_FOUND") == (o.Verb != Reserve), o.Verb == Put && o.Reply == "OUT_OF_MEMORY":
 		return nil, nil
+	case o.Reply == "INTERNAL_ERROR": // a disk that hangs keeps the body back
+		return ErrNoRoom, nil
 	case o.Reply == "OUT_OF_MEMORY" && (o.Verb == Release || o.Verb == Bury || o.Verb == KickJob || o.Verb == MoveJob || o.Verb == ReserveJob):
 		return ErrNoRoom, nil
 	case o.Reply != replies[o.Verb]:
