@@ -351,7 +351,12 @@ func (c *group) restart(m *machine) {
 	}
 	m.faulty = false
 	m.kill(false, nil) // its file system may have failed
-	if err := m.start(); err != nil {
+	err = m.start()
+	if errors.Is(err, syscall.ENOSPC) { // an operator who gives it another program or disk makes room
+		m.disk.fs.SetCapacity(0)
+		err = m.start()
+	}
+	if err != nil {
 		c.wrong("%s does not start: %v", m.name, err)
 	}
 }
