@@ -81,7 +81,7 @@ func openBodies(n *Node, files []spill.File) (*bodies, error) {
 		}
 	}
 	var err error
-	b.store, err = spill.Open(spill.Options{FS: n.opts.FS, Dir: dir, Log: n.opts.Log})
+	b.store, err = spill.Open(spill.Options{FS: n.opts.FS, Dir: dir, Log: n.opts.Log, Commits: n.stores})
 	return b, err
 }
 

@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -127,7 +129,7 @@ func (r *coldRig) open() {
 	r.t.Helper()
 	n := &Node{opts: Options{FS: r.fs, Dir: coldDir, Bodies: 1000}, stopped: make(chan struct{})}
 	n.opts.setDefaults()
-	n.applier = &applier{node: n}
+	n.applier, n.writer = &applier{node: n}, &writer{node: n}
 	var err error
 	if n.store, err = openStore(r.fs, filepath.Join(coldDir, snapshotsDir)); err == nil {
 		n.bodies, err = openBodies(n, n.store.current().Files)
@@ -253,6 +255,42 @@ func (r *coldRig) restarted(jobs int) {
 		r.t.Errorf("%d jobs are there after a restart, not %d", len(r.q.jobs), jobs)
 	}
 	r.read()
+}
+
+// Bodies for which clients wait are read two at a time while entries are stored, and otherwise eight.
+func TestReadsOfBodiesGiveWayToTheEntryLog(t *testing.T) {
+	for store, want := range []int32{8, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newColdRig(t)
+			var list []journal.Fetch
+			for turn := range uint64(20) {
+				id := r.put(1)[0]
+				_, err := r.n.bodies.store.Seal(nil)
+				r.must(err)
+				list = append(list, journal.Fetch{ID: id, Place: r.q.jobs[id].at, Size: r.q.jobs[id].size, Turn: turn})
+			}
+			var reads atomic.Int32
+			gate := make(chan struct{})
+			r.fs.Hook(func(c faultfs.Call) faultfs.Fault {
+				if c.Op != "read" {
+					return faultfs.Fault{}
+				}
+				reads.Add(1)
+				return faultfs.Fault{Until: gate}
+			})
+			r.n.writer.store.Store(uint64(store))
+			r.q.life.Load(list)
+			synctest.Wait()
+			if n := reads.Load(); n != want {
+				t.Errorf("store %d: %d bodies are read at once, not %d", store, n, want)
+			}
+			close(gate)
+			synctest.Wait()
+			if n := reads.Load(); n != int32(len(list)) {
+				t.Errorf("store %d: %d of %d bodies were read", store, n, len(list))
+			}
+		})
+	}
 }
 
 // A body file that becomes empty while a snapshot is taken stays until the next one counts.

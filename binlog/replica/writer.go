@@ -79,6 +79,9 @@ func (w *writer) take() ([]job, entrylog.EntryID) {
 // storing tells which store is under way, 0 if none, and how many bytes it has.
 func (w *writer) storing() (number uint64, bytes int64) { return w.store.Load(), w.bytes.Load() }
 
+// stores reports whether the entry log is being written to. Any goroutine may call it.
+func (n *Node) stores() bool { return n.writer.store.Load() != 0 }
+
 func (w *writer) run() {
 	idle := time.NewTimer(idleTime)
 	defer idle.Stop()

@@ -47,10 +47,11 @@ type Owner interface {
 
 // Options say where the body files are.
 type Options struct {
-	FS    vfs.FS
-	Dir   string
-	Log   *slog.Logger
-	Needs func() elevator.Load // what else needs the disk now; may be nil
+	FS  vfs.FS
+	Dir string
+	Log *slog.Logger
+	// Commits reports whether commits of something else wait for the disk just now, to which bodies give way. Nil: never.
+	Commits func() bool
 }
 
 // Store is the body files of a directory.
@@ -206,10 +207,7 @@ func (s *Store) other(but uint32) (number uint32, size int64) {
 }
 
 func (s *Store) needs() elevator.Load {
-	if s.Needs == nil {
-		return elevator.Load{}
-	}
-	return s.Needs()
+	return elevator.Load{Commits: s.Commits != nil && s.Commits()}
 }
 
 func (l *Life) fetched(found []journal.Fetched) {
