@@ -15,9 +15,11 @@ func mostPending(clients int64) int64 { return 384<<10 + clients*8<<10 }
 // connections to each other, and a few of the history and of the runtime.
 func mostGoroutines(members int) int { return 20 + members*(10+7*(members-1)) }
 
-// reactor is the process's, nil if it has none.
+// reactor is the process's, nil if it has none, or if there is no process.
 func (p *process) reactor() *reactor.Server {
-	if s := p.queue.Serving(); s != nil {
+	if p == nil {
+		return nil
+	} else if s := p.queue.Serving(); s != nil {
 		return s.Reactor
 	} else if f := p.queue.Forwarding(); f != nil {
 		return f.Reactor

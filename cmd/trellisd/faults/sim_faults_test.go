@@ -62,9 +62,9 @@ func (c *group) disturb() {
 		c.powerFails([]*machine{m})
 	case 14:
 		m.faulty = true
-		m.disk.hang()
+		m.disk.freeze(true)
 		// Most stalls are short, some are so long that the member ends.
-		c.world.after(100*time.Millisecond+upTo(c.rng, time.Second)*time.Duration(1+c.rng.IntN(40)), m.disk.goOn)
+		c.world.after(100*time.Millisecond+upTo(c.rng, time.Second)*time.Duration(1+c.rng.IntN(40)), func() { m.disk.freeze(false) })
 	case 15:
 		m.faulty = true
 		m.disk.set(func() { m.disk.fails = 20 + c.rng.IntN(200) })
@@ -318,7 +318,7 @@ func (c *group) heal() {
 	c.set(0, 0)
 	for _, m := range c.machines {
 		m.freeze(false)
-		m.disk.goOn()
+		m.disk.freeze(false)
 		m.disk.set(func() { m.disk.fails, m.disk.slow = 0, c.plan.sync })
 		m.disk.fs.SetCapacity(0)
 		for _, o := range append(c.hosts(), clientHost) {

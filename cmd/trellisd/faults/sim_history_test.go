@@ -196,11 +196,11 @@ func (c *group) hosts() (names []string) {
 	return names
 }
 
-// dial connects a client to a member.
-func (c *group) dial(ctx context.Context, addr string) (net.Conn, error) {
+// dial connects a host to a member, at its address for clients or at that for members.
+func (c *group) dial(ctx context.Context, from, addr string) (net.Conn, error) {
 	for _, m := range c.machines {
-		if m.addr == addr {
-			return c.net.dial(ctx, clientHost, m.name, addr)
+		if addr == m.addr || addr == m.self.Addr {
+			return c.net.dial(ctx, from, m.name, addr)
 		}
 	}
 	return nil, syscall.EHOSTUNREACH
@@ -365,7 +365,8 @@ func (p plan) run(t *testing.T) (o outcome) {
 			c = newCluster(t, p)
 			predetermine(p.seed)
 			rec = faults.NewRecorder()
-			rec.Dial, rec.Pause, rec.Silent = c.dial, 400*time.Millisecond, c.silent
+			rec.Dial = func(ctx context.Context, addr string) (net.Conn, error) { return c.dial(ctx, clientHost, addr) }
+			rec.Pause, rec.Silent = 400*time.Millisecond, c.silent
 			c.recorder = rec
 			c.live(rec)
 			o.lasted = time.Since(c.world.began)
@@ -381,7 +382,7 @@ func (p plan) run(t *testing.T) (o outcome) {
 		}
 	}
 	o.leaderships, o.commands, o.wrongs = len(c.leaderships), len(history), c.wrongs
-	o.sum, o.trace = c.world.sum(), &c.world.trace
+	o.sum, o.trace = c.world.trace.sum, &c.world.trace
 	return o
 }
 
@@ -473,11 +474,7 @@ func (c *group) audit(w *faults.Workload, set *faults.Setter) {
 func (c *group) idle() bool {
 	left := false
 	for _, m := range c.machines {
-		p := m.running()
-		if p == nil {
-			return false
-		}
-		r := p.reactor()
+		r := m.running().reactor()
 		if r == nil {
 			return false
 		}

@@ -169,18 +169,12 @@ func (d *disk) set(change func()) {
 	change()
 }
 
-// hang has all calls wait until they go on.
-func (d *disk) hang() {
+// freeze has all calls wait, or go on.
+func (d *disk) freeze(on bool) {
 	d.set(func() {
-		if d.stall == nil {
+		if on && d.stall == nil {
 			d.stall = make(chan struct{})
-		}
-	})
-}
-
-func (d *disk) goOn() {
-	d.set(func() {
-		if d.stall != nil {
+		} else if !on && d.stall != nil {
 			close(d.stall)
 			d.stall = nil
 		}
@@ -314,22 +308,14 @@ func (m *machine) tick(p *process, ticks chan time.Time) {
 			return
 		}
 		if !frozen {
-			select {
-			case ticks <- time.Time{}:
-			default:
-			}
+			wake(ticks)
 		}
 		m.tick(p, ticks)
 	})
 }
 
 func (m *machine) dial(ctx context.Context, addr string) (net.Conn, error) {
-	for _, o := range m.cluster.machines {
-		if o.self.Addr == addr {
-			return m.cluster.net.dial(ctx, m.name, o.name, addr)
-		}
-	}
-	return nil, syscall.EHOSTUNREACH
+	return m.cluster.dial(ctx, m.name, addr)
 }
 
 // running is the process, nil if there is none.
@@ -347,7 +333,7 @@ func (m *machine) kill(down bool, left func(*faultfs.FS) *faultfs.FS) {
 	}
 	m.cluster.net.off(m.name, down)
 	m.disk.fs.Off()
-	m.disk.goOn()
+	m.disk.freeze(false)
 	if p != nil {
 		p.stop()
 		<-p.ended
@@ -389,11 +375,7 @@ func (m *machine) freeze(on bool) {
 			m.cluster.net.set(l, func(x *condition) { x.cut = on })
 		}
 	}
-	if on {
-		m.disk.hang()
-	} else {
-		m.disk.goOn()
-	}
+	m.disk.freeze(on)
 }
 
 // between is what messages of a node pass through: they may be lost, or be sent twice.

@@ -128,11 +128,8 @@ func (n *network) sever(rng *rand.Rand, wanted func(link) bool) {
 	})
 }
 
-// address is a host's.
-type address string
-
-func (a address) Network() string { return "tcp" }
-func (a address) String() string  { return string(a) }
+// address is that of a socket that has no options.
+func address(name string) net.Addr { return &net.UnixAddr{Net: "unix", Name: name} }
 
 // listener takes connections to an address.
 type listener struct {
@@ -176,9 +173,9 @@ func (l *listener) Close() error {
 	return nil
 }
 
-func wake(c chan struct{}) {
+func wake[T any](c chan T) {
 	select {
-	case c <- struct{}{}:
+	case c <- *new(T):
 	default:
 	}
 }
@@ -381,11 +378,6 @@ func (c *conn) abort(tell bool) {
 	c.leave(syscall.ECONNRESET, tell)
 }
 
-// forget takes both ends out of the network's list.
-func (c *conn) forget() {
-	c.net.conns = slices.DeleteFunc(c.net.conns, func(o *conn) bool { return o == c || o == c.peer })
-}
-
 // CloseWrite tells the other end that no more comes.
 func (c *conn) CloseWrite() error {
 	c.net.mu.Lock()
@@ -485,7 +477,7 @@ func (c *conn) leave(end error, tell bool) {
 		c.send(segment{end: end})
 	}
 	if c.peer.closed {
-		c.forget()
+		c.net.conns = slices.DeleteFunc(c.net.conns, func(o *conn) bool { return o == c || o == c.peer })
 	}
 	c.wake()
 	wake(c.writable.token)

@@ -329,9 +329,6 @@ func (p *port) Control(f func(fd uintptr)) error {
 // SyscallConn implements syscall.Conn.
 func (p *port) SyscallConn() (syscall.RawConn, error) { return p, nil }
 
-// Addr is that of a socket that has no options.
-func (p *port) Addr() net.Addr { return &net.UnixAddr{Net: "unix", Name: p.addr} }
-
 func (p *port) Close() error {
 	p.closed.Store(true)
 	return p.listener.Close()

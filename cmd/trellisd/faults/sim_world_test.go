@@ -2,6 +2,7 @@ package faults_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -80,8 +81,7 @@ func (w *world) note(who, what string, data []byte) {
 	t.addString(who)
 	t.addString(what)
 	for len(data) >= 8 {
-		t.add(uint64(data[0]) | uint64(data[1])<<8 | uint64(data[2])<<16 | uint64(data[3])<<24 |
-			uint64(data[4])<<32 | uint64(data[5])<<40 | uint64(data[6])<<48 | uint64(data[7])<<56)
+		t.add(binary.LittleEndian.Uint64(data))
 		data = data[8:]
 	}
 	for _, c := range data {
@@ -98,13 +98,6 @@ func (t *trace) addString(s string) {
 	for i := range len(s) {
 		t.add(uint64(s[i]))
 	}
-}
-
-// sum is that of the trace so far.
-func (w *world) sum() uint64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.trace.sum
 }
 
 // events is how many there were, and in what time.
