@@ -48,5 +48,5 @@ type Server struct {
 	Bodies   int64 // of them, those for bodies
 
 	// Commands that a limit made the engine refuse.
-	RefusedMemory, RefusedTubes, RefusedWatching, RefusedKeys uint64
+	RefusedMemory, RefusedBodies, RefusedTubes, RefusedWatching, RefusedKeys uint64
 }

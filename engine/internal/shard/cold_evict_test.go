@@ -439,6 +439,9 @@ func TestPutsWaitWhileBodiesTakeTooMuch(t *testing.T) {
 		c.told(t, "OUT_OF_MEMORY\r\n", put)
 		s.engine.resident.Store(0)
 	}
+	if n := s.engine.Snapshot(s.now); n.RefusedBodies != 4 || n.RefusedMemory != 0 {
+		t.Errorf("%d refusals are counted, and %d by another limit, want 4 and none", n.RefusedBodies, n.RefusedMemory)
+	}
 	cs := census{engine: s.engine, sessions: []*Session{&c.session, &other.session}}
 	for _, err := range cs.run() {
 		t.Error(err)

@@ -90,4 +90,7 @@ func TestABodyThatBeginsToArriveWhenBodiesTakeTooMuchIsRefused(t *testing.T) {
 		s.engine.resident.Store(limit + limit/8 - arena.Footprint(5000) + 1)
 	}
 	s.engine.resident.Store(0)
+	if n := s.engine.Snapshot(s.now).RefusedBodies; n != 1 {
+		t.Errorf("%d refusals are counted", n)
+	}
 }

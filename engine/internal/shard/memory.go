@@ -19,7 +19,7 @@ import (
 type usage struct {
 	keys atomic.Int64 // unique and limited keys, each by tube
 
-	refusedTubes, refusedWatching, refusedKeys atomic.Uint64
+	refusedBodies, refusedTubes, refusedWatching, refusedKeys atomic.Uint64
 }
 
 // jobMemory is what a job takes beside its body: its record, its counters, and

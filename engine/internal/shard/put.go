@@ -329,6 +329,7 @@ func (c *Tx) admitIncoming(t *tube, in *Incoming) (account *account.Tally, ok bo
 		return nil, false
 	}
 	if e.cfg.Limits.Bodies > 0 && e.full(body) {
+		e.usage.refusedBodies.Add(1)
 		return nil, false
 	}
 	return c.admit(t, 0, in.keys)

@@ -368,6 +368,7 @@ func (c *Tx) roomForBody(in *Incoming, now clock.Time) error {
 	case in.OnRecord() || e.resident.Load() <= e.cfg.Limits.Bodies:
 		return nil
 	case e.full(0) || now-in.since >= putPatience:
+		e.usage.refusedBodies.Add(1)
 		return errNoMemory
 	}
 	if e.putsWait.Store(true); now == in.since {

@@ -13,6 +13,7 @@ func (c *Tx) AddTo(s *stats.Server, now clock.Time) *stats.Server {
 	e := c.shared
 	s.Tubes, s.Settings = e.roster.Len(), e.settings.Size()
 	s.RefusedMemory = e.memory.Refused()
+	s.RefusedBodies = e.usage.refusedBodies.Load()
 	s.RefusedTubes = e.usage.refusedTubes.Load()
 	s.RefusedWatching = e.usage.refusedWatching.Load()
 	s.RefusedKeys = e.usage.refusedKeys.Load()

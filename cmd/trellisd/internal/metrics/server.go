@@ -108,9 +108,10 @@ var serverMetrics = list[*server]{
 	gauge("beanstalkd_max_tubes", "How many tubes there may be. Not shown if there is no limit.",
 		func(s *server) float64 { return shownIf(s.src.Limits.Tubes > 0, float64(s.src.Limits.Tubes)) }),
 	counters("limit", "beanstalkd_refused_commands_total",
-		"Commands that were answered OUT_OF_MEMORY because of a limit: on the memory of jobs, on tubes, "+
-			"on the tubes that one client watches, or on keys.", by[*server]{
+		"Commands that were answered OUT_OF_MEMORY because of a limit: on the memory of jobs, on that of "+
+			"bodies, on tubes, on the tubes that one client watches, or on keys.", by[*server]{
 			{"memory", func(s *server) float64 { return float64(s.RefusedMemory) }},
+			{"bodies", func(s *server) float64 { return float64(s.RefusedBodies) }},
 			{"tubes", func(s *server) float64 { return float64(s.RefusedTubes) }},
 			{"watched", func(s *server) float64 { return float64(s.RefusedWatching) }},
 			{"keys", func(s *server) float64 { return float64(s.RefusedKeys) }},
