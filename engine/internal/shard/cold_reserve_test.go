@@ -146,11 +146,21 @@ func TestAJobGivenBackBeforeItsClientWasToldIsAsItWas(t *testing.T) {
 
 // A job whose body is damaged is buried on record, and whoever has reserved it gets the next one.
 func TestAJobWhoseBodyCannotBeReadIsBuried(t *testing.T) {
-	for command, want := range map[string]string{
-		"reserve":         "RESERVED 2 4\r\ngood\r\n",
-		"reserve-batch 2": "RESERVED_BATCH 1\r\nRESERVED 2 4\r\ngood\r\n",
+	const reserved, batch = "RESERVED 2 4\r\ngood\r\n", "RESERVED_BATCH 1\r\nRESERVED 2 4\r\ngood\r\n"
+	for _, x := range []struct {
+		command, want string
+		onRecord      bool // and so a standby knows it
+	}{
+		{"reserve", reserved, false},
+		{"reserve-batch 2", batch, false},
+		{"reserve", reserved, true},
+		{"reserve-batch 2", batch, true},
 	} {
-		s := coldSim(1)
+		s, agrees := coldSim(1), func() {}
+		if x.onRecord {
+			record := s.coldMember()
+			agrees = func() { s.standbyAgrees(t, record) }
+		}
 		c := s.open()
 		c.say("put 0 0 9 3\r\nbad", "put 0 0 9 4\r\ngood")
 		s.cold.fails = func(x journal.Fetch) error {
@@ -159,7 +169,8 @@ func TestAJobWhoseBodyCannotBeReadIsBuried(t *testing.T) {
 			}
 			return nil
 		}
-		c.told(t, want, command)
+		c.told(t, x.want, x.command)
+		agrees()
 		if x := s.cold.jobs[1].record; x.State != journal.Buried || x.Reserves != 0 {
 			t.Errorf("on record it is %v, reserved %d times", x.State, x.Reserves)
 		}
@@ -409,14 +420,25 @@ func TestADeadLetterOfAClientThatHasLeftWaitsForItsBody(t *testing.T) {
 	for name, x := range map[string]struct {
 		set, end string
 		timeouts uint64
+		onRecord bool // and a standby knows what the leader does, at any time
 	}{
-		"disconnect":         {"attempts=1 dead=d disconnects=1", "close", 0},
-		"quit while lingers": {"attempts=1 dead=d disconnects=1 linger=60", "quit", 0},
-		"orphan":             {"attempts=1 dead=d disconnects=1 linger=1", "close", 0},
-		"orphan times out":   {"attempts=1 dead=d linger=60", "close", 1},
-		"lingers no more":    {"attempts=1 dead=d disconnects=1 linger=60", "unset", 0},
+		"disconnect":         {"attempts=1 dead=d disconnects=1", "close", 0, false},
+		"quit while lingers": {"attempts=1 dead=d disconnects=1 linger=60", "quit", 0, false},
+		"orphan":             {"attempts=1 dead=d disconnects=1 linger=1", "close", 0, false},
+		"orphan times out":   {"attempts=1 dead=d linger=60", "close", 1, false},
+		"lingers no more":    {"attempts=1 dead=d disconnects=1 linger=60", "unset", 0, false},
+
+		"disconnect, on record":         {"attempts=1 dead=d disconnects=1", "close", 0, true},
+		"quit while lingers, on record": {"attempts=1 dead=d disconnects=1 linger=60", "quit", 0, true},
+		"orphan, on record":             {"attempts=1 dead=d disconnects=1 linger=1", "close", 0, true},
+		"orphan times out, on record":   {"attempts=1 dead=d linger=60", "close", 1, true},
+		"lingers no more, on record":    {"attempts=1 dead=d disconnects=1 linger=60", "unset", 0, true},
 	} {
-		s := coldSim(1)
+		s, agrees := coldSim(1), func() {}
+		if x.onRecord {
+			record := s.coldMember()
+			agrees = func() { s.standbyAgrees(t, record) }
+		}
 		c, other := s.open(), s.open()
 		other.say("set-tube default "+x.set, "put 0 0 5 1\r\nx", "put 0 0 5 1\r\ny")
 		c.say("reserve-batch 2")
@@ -445,11 +467,13 @@ func TestADeadLetterOfAClientThatHasLeftWaitsForItsBody(t *testing.T) {
 			t.Errorf("%s: %d are reserved, %d orphaned", name, n, s.orphaned())
 		}
 		other.told(t, "NOT_FOUND\r\nTIMED_OUT\r\n", "touch 1", "reserve-with-timeout 0")
+		agrees()
 		rounds := 0
 		for ; s.engine.Snapshot(s.now).Reserved > 0 && rounds < 1000; rounds++ {
 			s.Wait(time.Millisecond)
 		}
 		s.cold.late, s.cold.fails = 0, nil
+		agrees()
 		other.told(t, "FOUND 1 1\r\nx\r\n", "peek-tube d buried")
 		other.told(t, "FOUND 2 1\r\ny\r\n", "peek-tube default ready")
 		if n := s.engine.Snapshot(s.now); n.DeadLetters != 1 || n.Timeouts != 2*x.timeouts {

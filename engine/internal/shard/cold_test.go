@@ -142,6 +142,20 @@ func (s *sim) goCold(member bool) {
 	s.cold = &coldMode{file: f.file}
 }
 
+// coldTape is a heldTape of a member, whose jobs it shows where they are.
+type coldTape struct{ heldTape }
+
+func (t coldTape) Put(r *journal.Record) (journal.Ticket, error) { return t.tape.Put(r) }
+
+// coldMember has a cold sim, with which nothing was done, be a member with all sessions on record.
+func (s *sim) coldMember() *tape {
+	s.goCold(true)
+	record := &tape{file: s.cold.file}
+	s.onRecord(record)
+	s.engine.recordIn(coldTape{heldTape{record}})
+	return record
+}
+
 // coldJobs is how many jobs are cold.
 func (s *sim) coldJobs() (n int) {
 	for _, sh := range s.engine.shards {

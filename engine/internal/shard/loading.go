@@ -270,19 +270,16 @@ func (sh *shard) loadAhead(j *job) bool {
 	return true
 }
 
-// mayPutOff reports whether the end of a reservation, by a cause, may wait for the job's body. That of a session on
-// record, which has left, is over for all who read that.
-func (sh *shard) mayPutOff(j *job, by cause) bool {
-	return by == byTimeOut || by == byDisconnect && sh.reservations[j.Next].of.holder == nil
-}
-
 // putOff puts off the end of the reservation of a job that is to become a dead letter, and waits for its body. If its
 // session has left, the job is nobody's until then.
 func (sh *shard) putOff(r ref, j *job, by cause) {
-	h := sh.reservations[j.Next]
+	h, t := sh.reservations[j.Next], sh.tubes[j.tube]
 	if o := h.of.nobody; o.linger() || o == nil && by != byTimeOut {
 		j.At = int64(sh.now)
-		sh.hand(r, j, &sh.tubes[j.tube].orphansOf("", isCutOff, by).oldest, sh.now+deadPause)
+		if t.outlasts() { // where it was a session's on record, it is ready by the end of that, for all who read it
+			sh.recordReserved(j, j.at(), sh.counters.At(j.counters).reserves)
+		}
+		sh.hand(r, j, &t.orphansOf("", isCutOff, by).oldest, sh.now+deadPause)
 		return
 	}
 	h.jobs.Remove(sh.table, &j.Links)

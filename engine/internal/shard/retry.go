@@ -113,7 +113,7 @@ func (sh *shard) lapse(r ref, j *job, by cause) (taken *shard) {
 		if taken != nil || err == nil {
 			return taken
 		}
-		if errors.Is(err, errCold) && sh.mayPutOff(j, cause) && sh.loadAhead(j) {
+		if errors.Is(err, errCold) && cause != byStop && sh.loadAhead(j) {
 			sh.putOff(r, j, cause)
 			return nil
 		}
