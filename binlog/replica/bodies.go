@@ -2,6 +2,7 @@ package replica
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"sync/atomic"
@@ -103,7 +104,7 @@ func (b *bodies) begin(s Standby, files []spill.File) (snapshot.Standby, error) 
 	b.life.Store(life)
 	if !spills {
 		b.loads = spill.NewReader(b.node.opts.FS, b.store.Dir, files)
-		return snapshot.Filled(s, b.loads, func(err error) error { return err }), nil
+		return snapshot.Filled(s, b.loads, func(err error) error { return fmt.Errorf("%w; %w", err, ErrBodies) }), nil
 	}
 	q.SpillTo(life)
 	b.queue.Store(&q)

@@ -456,11 +456,14 @@ func TestNothingIsRemovedInTheFaceOfDamage(t *testing.T) {
 	r.must(err)
 	r.put(1)
 	before := r.files()
-	for _, name := range []string{"snapshots/2-1/jobs", "bodies/" + record.FileName(2)} { // one after the other
+	for name, size := range map[string]int64{"snapshots/2-1/jobs": 0, "bodies/" + record.FileName(2): 67} {
 		fs := r.fs.Killed()
 		f, err := fs.Open(filepath.Join(coldDir, name))
 		r.must(err)
 		_, err = f.WriteAt([]byte("spoiled"), 60)
+		if size > 0 {
+			r.must(f.Truncate(size))
+		}
 		r.must(errors.Join(err, f.Close()))
 		x := &coldRig{t: t, fs: fs}
 		n := &Node{opts: Options{FS: fs, Dir: coldDir, Bodies: 1000}, stopped: make(chan struct{})}

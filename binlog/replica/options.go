@@ -171,6 +171,12 @@ var (
 		"its directory is an older copy, or its machine was rolled back; " +
 		"remove it from the cluster, empty its directory, and add it again")
 
+	// ErrBodies tells that a body cannot be read which has to be in memory, because Options.Bodies is 0. It is the end of
+	// Run.
+	ErrBodies = errors.New("all bodies are to be in memory: " +
+		"start this node with --body-memory, and it needs none of them; " +
+		"or remove it from the cluster, empty its directory, and add it again")
+
 	// ErrHung tells that the disk does not answer. It is the end of Run.
 	ErrHung = errors.New("the disk does not answer")
 

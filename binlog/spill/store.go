@@ -119,7 +119,8 @@ func Open(o Options) (*Store, error) {
 func (s *Store) name(number uint32) string { return filepath.Join(s.Dir, record.FileName(number)) }
 
 // Begin gives the bodies to an owner, whose jobs are those of a snapshot with that list of files; the one before takes
-// nothing any more. Each file must be there as the list says, as far as its size and header tell.
+// nothing any more. Each file must be there as the list says, as far as its size and header tell. A header that cannot
+// be read says nothing: the bodies behind it are found, and known, without it.
 func (s *Store) Begin(owner Owner, files []File) (*Life, error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -171,16 +172,21 @@ func (s *Store) check(x *File) error {
 		return err
 	}
 	defer f.Close()
-	var b [record.HeaderSize]byte
-	var h record.Header
 	if size, err := f.Size(); err != nil || size != x.Size {
 		return damage(fmt.Sprintf("it has %d bytes, not %d", size, x.Size), err)
 	}
-	if _, err := f.ReadAt(b[:], 0); err != nil {
-		return damage("its header cannot be read", err)
+	var b [record.HeaderSize]byte
+	var h record.Header
+	_, err = f.ReadAt(b[:], 0)
+	if err == nil {
+		err = h.Decode(b[:])
 	}
-	if err := h.Decode(b[:]); err != nil || h.Seed != x.Seed || h.Index != x.Number {
-		return damage("it has another header", err)
+	if err != nil {
+		s.Log.Warn("the header of a body file cannot be read", "file", s.name(x.Number), "error", err)
+		return nil
+	}
+	if h.Seed != x.Seed || h.Index != x.Number {
+		return damage("it has the header of another file", nil)
 	}
 	return nil
 }

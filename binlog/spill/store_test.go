@@ -297,6 +297,55 @@ func TestALifeThatHasEndedTakesNoPart(t *testing.T) {
 	}
 }
 
+// The header of a file may be unreadable, or damaged: no body is lost by that, and the file can be emptied.
+func TestAHeaderThatCannotBeReadCostsNothing(t *testing.T) {
+	for _, what := range []string{"unreadable", "damaged"} {
+		g := newRig(t)
+		if err := errors.Join(g.put(5), g.snapshot(func() error { return nil })); err != nil {
+			t.Fatal(err)
+		}
+		g.store.Close()
+		next, err := openRig(g.disk.Killed())
+		if err != nil {
+			t.Fatal(err)
+		}
+		next.list, next.placed, next.ids = g.list, g.placed, g.ids
+		if what == "unreadable" {
+			next.disk.Hook(func(c faultfs.Call) faultfs.Fault {
+				if c.Op == "read" {
+					return faultfs.Fault{Err: syscall.EIO}
+				}
+				return faultfs.Fault{}
+			})
+		} else {
+			f, err := next.disk.Open(next.store.name(g.list[0].Number))
+			if err == nil {
+				_, err = f.WriteAt(make([]byte, record.HeaderSize), 0)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := next.begin(); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		next.disk.Hook(nil)
+		if err := next.checked(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		for id := range uint64(4) {
+			next.end(id + 1)
+		}
+		if err := errors.Join(next.days(), next.checked()); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if next.store.books.files[g.list[0].Number] != nil {
+			t.Errorf("%s: the file is not emptied: %+v", what, next.store.Stats())
+		}
+		next.store.Close()
+	}
+}
+
 // Nothing is removed before a list was read whole, nor where a file of it is not what it says.
 func TestNothingIsRemovedInTheFaceOfDamage(t *testing.T) {
 	g := newRig(t)

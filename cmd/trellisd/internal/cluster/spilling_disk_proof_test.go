@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"trellis/binlog/record"
+	"trellis/binlog/replica"
 	"trellis/binlog/vfs/faultfs"
 )
 
@@ -31,12 +32,14 @@ func (r *rig) bodyFiles(i int) (names []string) {
 	return names[:max(0, len(names)-1)]
 }
 
-// damage overwrites some of a member's file, in which there are bodies.
+// damage overwrites the header of a member's file, and some of the rest, in which there are bodies.
 func (r *rig) damage(i int, name string) {
 	r.t.Helper()
 	f, err := r.disks[i].Open(name)
-	if err == nil {
-		_, err = f.WriteAt(make([]byte, 50*coldSize), 100_000)
+	for at, n := range map[int64]int{0: record.HeaderSize, 100_000: 50 * coldSize} {
+		if err == nil {
+			_, err = f.WriteAt(make([]byte, n), at)
+		}
 	}
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		r.t.Fatal(err)
@@ -164,7 +167,7 @@ func TestAMemberWithADamagedBodyStartsOnlyIfItNeedNotReadIt(t *testing.T) {
 	}
 	r.bodies = 0
 	r.start(s, nil, listenLocally(t))
-	if err := r.ended(s); err == nil || !strings.Contains(err.Error(), bad) {
+	if err := r.ended(s); !errors.Is(err, replica.ErrBodies) || !strings.Contains(err.Error(), bad) {
 		t.Errorf("it does not end, or names no file: %v", err)
 	}
 	r.takeCold(r.others(-1)[0], jobs, map[int]bool{})
