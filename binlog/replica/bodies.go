@@ -50,7 +50,7 @@ type bodies struct {
 	stop  chan struct{} // ends the goroutine of a leadership; nil if there is none
 	ended chan struct{}
 
-	next    time.Time     // when the applier looks after the files again
+	next    time.Time     // when the applier looks again; zero when the bell rings only
 	loads   *spill.Reader // of a snapshot whose bodies all get into memory; nil if none is loaded
 	waits   int64         // bytes of files that wait for the next snapshot, as of counted
 	counted time.Time
@@ -61,11 +61,9 @@ type bodies struct {
 const (
 	// spillLook is how many bodies are looked at before the goroutine looks whether it is to end.
 	spillLook = 1 << 14
-	// spillPause is how long nobody looks at how much memory bodies take. In that time they may grow beyond the limit
-	// by as much as clients can put.
+	// spillPause is waited before bodies are tried again that could not leave memory: they are not committed yet, or
+	// clients are being sent them.
 	spillPause = 10 * time.Millisecond
-	// spillIdle is the same while they take much less than they may.
-	spillIdle = 100 * time.Millisecond
 	// spillFailed is the same after an error of the disk.
 	spillFailed = time.Second
 )
@@ -251,37 +249,49 @@ func (b *bodies) room(grow bool) error {
 	return nil
 }
 
-// tend spills and moves some bodies of the standby, now and then. more: it is to be called again as soon as nothing
+// tend spills and moves some bodies of the standby, if that is due. more: it is to be called again as soon as nothing
 // else is to be done.
 func (b *bodies) tend() (more bool) {
 	p := b.queue.Load()
-	if p == nil || b.stop != nil || time.Now().Before(b.next) {
+	if p == nil || b.stop != nil {
 		return false
 	}
-	var pause time.Duration
-	more, pause = b.rest(*p, b.life.Load())
-	b.next = time.Now().Add(pause)
-	return more
+	life := b.life.Load()
+	if b.next.IsZero() {
+		select {
+		case <-life.Bell():
+		default:
+			return false
+		}
+	} else if time.Now().Before(b.next) {
+		return false
+	}
+	pause, calm := b.work(*p, life)
+	if b.next = time.Now().Add(pause); calm {
+		b.next = time.Time{}
+	}
+	return !calm && pause == 0
 }
 
-// rest is turn, or moves bodies from file to file, and returns after how long it is to be called again. Any one
-// goroutine may call it.
-func (b *bodies) rest(q Spilling, life *spill.Life) (more bool, pause time.Duration) {
+// work is turn, or moves bodies from file to file, and returns after how long it is to be called again; or calm: not
+// before the bell rings. Any one goroutine may call it.
+func (b *bodies) work(q Spilling, life *spill.Life) (pause time.Duration, calm bool) {
 	_, more, err := b.turn(q, life)
 	if err == nil && !more {
 		more, err = life.Move()
 	}
 	switch {
 	case errors.Is(err, spill.ErrEnded): // the office was lost, and nobody waits for this queue's bodies to leave
+		return 0, true
 	case err != nil:
 		b.node.opts.Log.Warn("bodies cannot leave memory, or be moved", "error", err)
-		return false, spillFailed
+		return spillFailed, false
 	case more:
-		return true, 0
-	case b.full(q, 4):
-		return false, spillPause
+		return 0, false
+	case b.full(q, 7):
+		return spillPause, false
 	}
-	return false, spillIdle
+	return 0, true
 }
 
 // lead has a goroutine spill while the queue serves.
@@ -294,14 +304,17 @@ func (b *bodies) lead() {
 	b.stop, b.ended = stop, ended
 	b.node.disk.Go(func() {
 		defer close(ended)
-		for pause := time.NewTimer(0); ; {
+		for {
+			bell, again := life.Bell(), (<-chan time.Time)(nil)
+			if pause, calm := b.work(*p, life); !calm {
+				bell, again = nil, time.After(pause)
+			}
 			select {
 			case <-stop:
 				return
-			case <-pause.C:
+			case <-bell:
+			case <-again:
 			}
-			_, next := b.rest(*p, life)
-			pause.Reset(next)
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -158,14 +159,20 @@ func (r *coldRig) load() {
 	r.n.bodies.whole()
 }
 
-// put makes some jobs and has their bodies leave memory.
-func (r *coldRig) put(n int) (ids []uint64) {
-	r.t.Helper()
+// fill makes some jobs, whose bodies are in memory.
+func (r *coldRig) fill(n int) (ids []uint64) {
 	for range n {
 		r.id++
 		ids = append(ids, r.id)
 		r.q.jobs[r.id] = &coldBody{body: coldText(r.id), size: uint32(len(coldText(r.id)))}
 	}
+	return ids
+}
+
+// put makes some jobs and has their bodies leave memory.
+func (r *coldRig) put(n int) (ids []uint64) {
+	r.t.Helper()
+	ids = r.fill(n)
 	for r.q.BodyMemory() > 0 {
 		if _, _, err := r.n.bodies.turn(r.q, r.q.life); err != nil {
 			r.t.Fatal(err)
@@ -255,6 +262,69 @@ func (r *coldRig) restarted(jobs int) {
 		r.t.Errorf("%d jobs are there after a restart, not %d", len(r.q.jobs), jobs)
 	}
 	r.read()
+}
+
+// While no bodies are to leave memory nobody looks after them, and when the bell rings somebody does: while the queue
+// serves, and while it is a standby.
+func TestNobodyLooksAfterBodiesUnlessTheBellRings(t *testing.T) {
+	for _, serves := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newColdRig(t)
+			b := r.n.bodies
+			tend := func() {
+				for !serves && b.tend() {
+				}
+				synctest.Wait()
+			}
+			if serves {
+				b.lead()
+				defer b.halt()
+			}
+			for range 3 {
+				r.fill(10)
+				r.q.life.Crowded()
+				if tend(); r.q.BodyMemory() > 0 {
+					t.Errorf("serves %v: %d bytes stay in memory", serves, r.q.BodyMemory())
+				}
+				calls := r.q.calls
+				for range 3 {
+					time.Sleep(time.Minute)
+					tend()
+				}
+				if r.q.calls > calls {
+					t.Errorf("serves %v: it was called %d times for nothing", serves, r.q.calls-calls)
+				}
+			}
+		})
+	}
+}
+
+// While a disk takes nothing it is tried once a second, however often the bell rings.
+func TestADiskThatTakesNoBodiesIsTriedNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newColdRig(t)
+		r.fs.Hook(func(c faultfs.Call) faultfs.Fault {
+			if c.Op == "sync" {
+				return faultfs.Fault{Err: syscall.EIO}
+			}
+			return faultfs.Fault{}
+		})
+		r.fill(10)
+		for range 1000 {
+			r.q.life.Crowded()
+			r.n.bodies.tend()
+			time.Sleep(10 * time.Millisecond)
+		}
+		if r.q.calls < 9 || r.q.calls > 11 {
+			t.Errorf("it was tried %d times in ten seconds", r.q.calls)
+		}
+		r.fs.Hook(nil)
+		for r.q.BodyMemory() > 0 {
+			r.n.bodies.tend()
+			time.Sleep(10 * time.Millisecond)
+		}
+		r.read()
+	})
 }
 
 // Bodies for which clients wait are read two at a time while entries are stored, and otherwise eight.
@@ -409,8 +479,7 @@ func TestABodyFileWhoseSyncFailsIsInNoSnapshot(t *testing.T) {
 		}
 		return faultfs.Fault{}
 	})
-	r.id++
-	r.q.jobs[r.id] = &coldBody{body: coldText(r.id), size: uint32(len(coldText(r.id)))}
+	r.fill(1)
 	if _, _, err := r.n.bodies.turn(r.q, r.q.life); err == nil || r.q.jobs[r.id].body == nil {
 		t.Errorf("a body has left memory: %v", err)
 	}
@@ -421,8 +490,8 @@ func TestABodyFileWhoseSyncFailsIsInNoSnapshot(t *testing.T) {
 		t.Errorf("the snapshot of entry %d counts", m.Index)
 	}
 	r.fs.Hook(nil)
-	for more := true; more; {
-		more, _ = r.n.bodies.rest(r.q, r.q.life)
+	for calm := false; !calm; {
+		_, calm = r.n.bodies.work(r.q, r.q.life)
 	}
 	r.must(r.walk(3, func() {}))
 	r.restarted(3)

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"trellis/binlog/journal"
 )
 
 // A File is a body file that is whole and durable, with its name. A list of a snapshot has it.
@@ -62,6 +64,7 @@ type books struct {
 	last    uint32 // the greatest number that was ever given
 	walks   uint64 // of snapshots, that have begun
 	current uint64 // of them, the one whose snapshot counts
+	ended   int64  // bytes of records to whose bodies nobody refers any more, since toMove was asked
 }
 
 // firstNumber is that of the first body file: to the jobs of a member, 1 is the log.
@@ -124,8 +127,9 @@ func (b *books) add(number uint32, size uint32) {
 	f.bodies += int64(size)
 }
 
-// forget notes that nobody refers to a body any more.
-func (b *books) forget(number uint32, size uint32) {
+// forget notes that nobody refers to a body any more. It reports whether these have become so many that toMove is to be
+// asked.
+func (b *books) forget(number uint32, size uint32) (many bool) {
 	f := b.files[number]
 	if f == nil || f.live == 0 {
 		panic("spill: a body is forgotten to which nobody refers")
@@ -135,6 +139,8 @@ func (b *books) forget(number uint32, size uint32) {
 	if f.live == 0 {
 		f.emptied = b.walks
 	}
+	b.ended += journal.FullFixed + int64(size)
+	return b.ended > b.limit/4
 }
 
 // end notes that nothing more is written to a file.
@@ -169,6 +175,7 @@ func (b *books) name(durable bool) {
 // toMove is the file whose bodies are to be moved to another one, 0 if none is: a broken one, which no list may have,
 // or that of which the least lives, when files that have some are half as long again as what lives, and one file more.
 func (b *books) toMove() (number uint32) {
+	b.ended = 0
 	var size, needed int64
 	least := math.Inf(1)
 	for _, n := range b.numbers() {

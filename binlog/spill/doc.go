@@ -15,6 +15,7 @@
 //	more, err := l.Move()                      // a slice of compaction, now and then
 //	l.Load(fetches)                            // Owner.Loaded is told the bodies
 //	l.Forget(place, size)                      // the job refers to its body there no more
+//	<-l.Bell()                                 // bodies are to be added or moved; l.Crowded() rings it
 //
 //	walk := s.Walk()                           // a snapshot begins
 //	files, err := s.Seal(numbers)              // it has told of places in these: its list

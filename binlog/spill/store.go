@@ -88,6 +88,7 @@ type Life struct {
 	store  *Store
 	owner  Owner
 	reader *bodies.Reader
+	bell   chan struct{} // of one place
 }
 
 // Reads are counters of what was read, by lanes.
@@ -130,7 +131,8 @@ func (s *Store) Begin(owner Owner, files []File) (*Life, error) {
 			return nil, err
 		}
 	}
-	l := &Life{store: s, owner: owner}
+	l := &Life{store: s, owner: owner, bell: make(chan struct{}, 1)}
+	l.Crowded() // files may be longer than they should
 	l.reader = bodies.New(bodies.Options{
 		Salt:    s.salt,
 		Open:    func(n uint32) (vfs.File, error) { return s.FS.OpenRead(s.name(n)) },
@@ -258,8 +260,23 @@ func (l *Life) Load(fetches []journal.Fetch) { l.reader.Load(fetches) }
 // Forget says that a job refers no more to the body of that size at a place, to which it did.
 func (l *Life) Forget(at journal.Place, size uint32) {
 	if l.lives() {
-		l.store.books.forget(at.Segment, size)
+		many := l.store.books.forget(at.Segment, size)
 		l.store.mu.Unlock()
+		if many {
+			l.Crowded()
+		}
+	}
+}
+
+// Bell has something when bodies are to be added, since somebody has called Crowded, or when Move is to be called.
+// Otherwise there is nothing to do.
+func (l *Life) Bell() <-chan struct{} { return l.bell }
+
+// Crowded rings the bell: bodies take so much memory that some are to leave it.
+func (l *Life) Crowded() {
+	select {
+	case l.bell <- struct{}{}:
+	default:
 	}
 }
 
@@ -424,8 +441,8 @@ func (s *Store) abandon() {
 	none := s.file.Records == 0
 	if none {
 		delete(s.books.files, number)
-	} else {
-		s.books.end(s.file, broken)
+	} else if s.books.end(s.file, broken); s.life != nil {
+		s.life.Crowded() // what lives in it is to be moved
 	}
 	s.mu.Unlock()
 	if none {

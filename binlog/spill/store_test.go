@@ -297,6 +297,47 @@ func TestALifeThatHasEndedTakesNoPart(t *testing.T) {
 	}
 }
 
+// The bell rings when files have come to take much more than what lives in them, and when one is broken.
+func TestTheBellRingsWhenAFileIsToBeMoved(t *testing.T) {
+	g := newRig(t)
+	rung := func() bool {
+		select {
+		case <-g.life.Bell():
+			return true
+		default:
+			return false
+		}
+	}
+	if !rung() {
+		t.Error("nobody looks at what was there before")
+	}
+	for range 10 {
+		if err := g.put(9); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := g.moves(); err != nil || rung() {
+		t.Fatalf("it rings for nothing: %v", err)
+	}
+	for id := range uint64(80) {
+		g.end(id + 1)
+	}
+	if s := g.store.Stats(); !rung() {
+		t.Errorf("it does not ring: %+v", s)
+	}
+	if err := g.moves(); err != nil {
+		t.Fatal(err)
+	}
+	rung() // by what has left the files that were moved
+	if rung(); g.put(1) != nil || rung() {
+		t.Error("it rings when all is done")
+	}
+	g.disk.Hook(failing(1))
+	if err := g.put(1); err == nil || !rung() {
+		t.Errorf("a file has failed, and it does not ring: %v", err)
+	}
+}
+
 // The header of a file may be unreadable, or damaged: no body is lost by that, and the file can be emptied.
 func TestAHeaderThatCannotBeReadCostsNothing(t *testing.T) {
 	for _, what := range []string{"unreadable", "damaged"} {

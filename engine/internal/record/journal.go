@@ -94,6 +94,8 @@ type Files interface {
 	// Forget says that a job refers no more to the body of that size, in bytes, which it had at a place. It is called
 	// under the lock of the job's shard. Only the segment of the place is told.
 	Forget(at journal.Place, size uint32)
+	// Crowded says that bodies take so much memory that Spill is to be called. It is called with no lock held.
+	Crowded()
 }
 
 // A Log is a journal with the further methods that it has, each of them nil if it has not. Any goroutine may use it.

@@ -25,7 +25,7 @@ const inLog = 1
 // only with Limits.Bodies.
 func (e *Shards) SpillTo(files record.Files) {
 	e.files = files
-	e.log.Bodies = (*spilled)(e)
+	e.log.Bodies, e.crowded = (*spilled)(e), files.Crowded
 }
 
 // spilled is the shards as [record.Bodies] of a member.

@@ -33,6 +33,9 @@ func (f *file) Forget(at journal.Place, _ uint32) {
 	}
 }
 
+// Crowded implements record.Files.
+func (f *file) Crowded() {}
+
 // copyBody copies a body to a file.
 func (f *file) copyBody(id uint64, body []byte) (at journal.Place) {
 	m := f.member
