@@ -527,7 +527,7 @@ func (s *Store) Remove(held []uint32) (err error) {
 		lists[n] = true
 	}
 	s.mu.Lock()
-	numbers, l := s.books.removable(lists), s.life
+	numbers := s.books.removable(lists)
 	s.mu.Unlock()
 	for _, n := range numbers {
 		if e := s.FS.Remove(s.name(n)); e != nil && !errors.Is(e, fs.ErrNotExist) {
@@ -537,9 +537,6 @@ func (s *Store) Remove(held []uint32) (err error) {
 		s.mu.Lock()
 		delete(s.books.files, n)
 		s.mu.Unlock()
-		if l != nil {
-			l.reader.Forget(n)
-		}
 	}
 	return err
 }
