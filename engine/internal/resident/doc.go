@@ -17,7 +17,8 @@
 //
 // Fresh entries are those of bodies that came when memory was short. They come first, the oldest before the others;
 // then all that were kept, the same way. So of a long queue the head stays in memory and the tail goes, and what was
-// there before memory became short stays longest.
+// there before memory became short stays longest. A sweep, which there is when most entries are void, changes the order
+// within a list.
 //
 // # Limits
 //

@@ -18,8 +18,6 @@ type Lists struct {
 	fresh  list
 	kept   list
 	spare  arena.Ref // a chunk for the next Add; 0 for none
-	swept  *list     // that Sweep goes through; nil if it begins anew
-	tidy   arena.Ref // of that list: the last chunk that was swept; 0 for none
 	first  *list     // that has what First returned
 }
 
@@ -106,109 +104,51 @@ func (l *Lists) First(durable journal.Pos) (e Entry, ok bool) {
 }
 
 // Drop takes out the entry that First has returned.
-func (l *Lists) Drop() {
-	x := l.first
+func (l *Lists) Drop() { l.take(l.first) }
+
+// Pass puts the entry that First has returned behind all that are kept.
+func (l *Lists) Pass() { l.put(&l.kept, l.take(l.first)) }
+
+// Sweep looks at up to n entries of each list, the first ones, and forgets those that are void. The others come behind
+// all of their list.
+func (l *Lists) Sweep(n int, void func(Entry) bool) {
+	for _, x := range [...]*list{&l.fresh, &l.kept} {
+		for range min(n, x.count) {
+			if e := l.take(x); !void(e) {
+				l.put(x, e)
+			}
+		}
+	}
+}
+
+// take takes out the first entry of a list.
+func (l *Lists) take(x *list) Entry {
 	c := l.chunks.At(x.head)
+	e := c.entries[c.from]
 	c.from++
 	x.count--
 	if c.from < c.to {
-		return
+		return e
 	}
 	r := x.head
 	x.head = c.next
 	if x.head == 0 {
 		x.tail = 0
 	}
-	if l.swept == x && l.tidy == r {
-		l.swept, l.tidy = nil, 0
-	}
-	l.free(r)
-}
-
-// free keeps a chunk for the next Add, or gives it back.
-func (l *Lists) free(r arena.Ref) {
 	if l.spare == 0 {
 		l.spare = r
-		return
-	}
-	l.chunks.Free(r)
-}
-
-// Pass puts the entry that First has returned behind all that are kept.
-func (l *Lists) Pass() {
-	c := l.chunks.At(l.first.head)
-	e := c.entries[c.from]
-	l.Drop()
-	if !l.hasRoom(&l.kept) && l.spare == 0 {
-		if l.Room() != nil {
-			return // without an entry the body stays in memory, which is not worse than to have no memory
-		}
-	}
-	l.add(&l.kept, e)
-}
-
-// Sweep looks at about n entries, from those on at which the last Sweep has ended, and forgets those that are void.
-func (l *Lists) Sweep(n int, void func(Entry) bool) {
-	for n > 0 && l.Len() > 0 {
-		x := l.swept
-		if x == nil {
-			x, l.tidy = &l.fresh, 0
-			if x.count == 0 {
-				x = &l.kept
-			}
-			l.swept = x
-		}
-		r := x.head
-		if l.tidy != 0 {
-			r = l.chunks.At(l.tidy).next
-		}
-		if r == 0 { // the list has come to its end
-			if l.tidy = 0; x == &l.fresh && l.kept.count > 0 {
-				l.swept = &l.kept
-				continue
-			}
-			l.swept = nil
-			return
-		}
-		c := l.chunks.At(r)
-		n -= int(c.to - c.from)
-		l.sweep(x, r, c, void)
-	}
-}
-
-// sweep moves what is not void in a chunk to the end of the chunk before it, as far as that has room. The chunk goes
-// if nothing is left in it.
-func (l *Lists) sweep(x *list, r arena.Ref, c *chunk, void func(Entry) bool) {
-	var before *chunk
-	if l.tidy != 0 {
-		before = l.chunks.At(l.tidy)
-	}
-	to := c.from
-	for i := c.from; i < c.to; i++ {
-		switch e := c.entries[i]; {
-		case void(e):
-			x.count--
-		case before != nil && before.to < chunkEntries:
-			before.entries[before.to] = e
-			before.to++
-		default:
-			c.entries[to] = e
-			to++
-		}
-	}
-	if c.to = to; c.from < to {
-		l.tidy = r
-		return
-	}
-	if before != nil {
-		before.next = c.next
 	} else {
-		x.head = c.next
+		l.chunks.Free(r)
 	}
-	if x.tail == r {
-		x.tail = l.tidy
+	return e
+}
+
+// put adds an entry again.
+func (l *Lists) put(x *list, e Entry) {
+	if !l.hasRoom(x) && l.Room() != nil {
+		return // without an entry the body stays in memory, which is not worse than to have no memory
 	}
-	l.free(r)
+	l.add(x, e)
 }
 
 // Discard gives all memory back. The lists are empty then, and not used again.

@@ -335,7 +335,7 @@ func (sh *shard) sweepResidents() (looked int) {
 	if !x.sparse() {
 		return 0
 	}
-	x.Sweep(evictLook, func(e resident.Entry) bool {
+	x.Sweep(evictLook/2, func(e resident.Entry) bool { // of each list
 		looked++
 		_, j := sh.find(e.ID)
 		return void(j, e)
