@@ -28,7 +28,7 @@ type batch struct {
 	bytes int // of their bodies
 	pos   journal.Pos
 	whole bool  // no job may be left out
-	cold  bool  // the body of one was not in memory
+	cold  bool  // the body of one, which is still needed, was not in memory
 	err   error // why one was given back, or buried if none was given back
 
 	wait   *loads.Wait // that keeps in memory what was loaded; nil if nothing was
@@ -186,16 +186,16 @@ const batchSlice = 128 << 10
 func (b *batch) Turn(c *Tx, now clock.Time, out *reply.Output) (n int, more bool, err error) {
 	if b.cold {
 		b.cold = false
-		if err := b.await(c, now, b.jobs); err != nil {
+		if err := b.await(c, now); err != nil {
 			return 0, false, err
 		}
 	}
 	copied := 0
 	for ; b.looked < len(b.jobs) && copied < batchSlice; b.looked++ {
-		n, cold := b.copyJob(c, now, b.jobs[b.looked])
-		if cold {
-			err := b.await(c, now, b.jobs[b.looked:])
-			return 0, err == nil, err
+		n, ok := b.copyJob(c, now, b.jobs[b.looked])
+		if !ok {
+			b.cold = true
+			return 0, true, nil
 		}
 		copied += n
 	}
@@ -204,8 +204,8 @@ func (b *batch) Turn(c *Tx, now clock.Time, out *reply.Output) (n int, more bool
 		return 0, true, nil
 	}
 	if !b.pinLarge(c, now) {
-		err := b.await(c, now, b.largeJobs())
-		return 0, err == nil, err
+		b.cold = true
+		return 0, true, nil
 	}
 	if n = b.small + len(b.large); b.whole && n < len(b.jobs) {
 		for i := range b.large {
@@ -228,15 +228,16 @@ func (b *batch) Turn(c *Tx, now clock.Time, out *reply.Output) (n int, more bool
 	return n, false, nil
 }
 
-// copyJob appends a job to the data, or notes where it belongs if its body is large.
-func (b *batch) copyJob(c *Tx, now clock.Time, x batchJob) (bytes int, cold bool) {
+// copyJob appends a job to the data, or notes where it belongs if its body is large. It returns false if the body is not
+// in memory.
+func (b *batch) copyJob(c *Tx, now clock.Time, x batchJob) (bytes int, ok bool) {
 	sh := x.shard
 	sh.lock(c, now)
 	defer sh.unlock(c)
 	switch r, j := sh.find(x.id); {
 	case j == nil || !sh.reservedBy(b.of.reserved, j):
 	case j.cold():
-		return 0, !b.without(c, sh, r, j)
+		return 0, b.without(c, sh, r, j)
 	case j.size >= pinnedSize:
 		b.large = append(b.large, largeJob{batchJob: x, at: len(b.data)})
 	default:
@@ -245,9 +246,9 @@ func (b *batch) copyJob(c *Tx, now clock.Time, x batchJob) (bytes int, cold bool
 		b.data = append(b.data, sh.body(j)...)
 		b.data = append(b.data, "\r\n"...)
 		b.small++
-		return int(j.size), false
+		return int(j.size), true
 	}
-	return 0, false
+	return 0, true
 }
 
 // beginRuns begins the times to run that were postponed: the client is told of the jobs now.
@@ -261,14 +262,6 @@ func (b *batch) beginRuns(c *Tx, now clock.Time) {
 		x.shard.unlock(c)
 	}
 	b.pos = max(b.pos, out.Pos)
-}
-
-// largeJobs are those whose bodies are to be pinned.
-func (b *batch) largeJobs() (all []batchJob) {
-	for i := range b.large {
-		all = append(all, b.large[i].batchJob)
-	}
-	return all
 }
 
 // pinLarge pins the bodies of large jobs. Those that have gone meanwhile are left out. It pins none and returns false
@@ -300,14 +293,15 @@ func (b *batch) pinLarge(c *Tx, now clock.Time) bool {
 	return true
 }
 
-// await has the bodies of those jobs loaded that are not in memory. It returns the wait for them, or nil if all are in
-// memory. What was loaded for the batch stays there until its wait is left: otherwise two halves of its bodies might
+// await has the bodies loaded that are still needed and not in memory. It returns the wait for them, or nil if all are
+// in memory. What was loaded for the batch stays there until its wait is left: otherwise two halves of its bodies might
 // take turns.
-func (b *batch) await(c *Tx, now clock.Time, jobs []batchJob) error {
+func (b *batch) await(c *Tx, now clock.Time) error {
 	var list []journal.Fetch
-	for _, x := range jobs {
+	for i, x := range b.jobs {
 		x.shard.lock(c, now)
-		if _, j := x.shard.find(x.id); j != nil && j.cold() && x.shard.reservedBy(b.of.reserved, j) {
+		_, j := x.shard.find(x.id)
+		if j != nil && j.cold() && x.shard.reservedBy(b.of.reserved, j) && (i >= b.looked || j.size >= pinnedSize) {
 			list = append(list, j.fetch())
 		}
 		x.shard.unlock(c)
