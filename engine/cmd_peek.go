@@ -16,14 +16,7 @@ type peeking struct {
 }
 
 func (s *Session) peek(now Time, cmd *codec.Command, out *Output) Outcome {
-	err := s.loop.tx.Peek(now, &s.client, cmd.ID, out)
-	if load := awaited(err); load != nil {
-		again := retry(*cmd)
-		again.Tube, again.Body = nil, nil
-		return s.park(now, &again, load)
-	}
-	out.Answer(err, "")
-	return Done
+	return s.changed(now, s.loop.tx.Peek(now, &s.client, cmd.ID, out), cmd, out, "")
 }
 
 // peekFirst shows the first job of the used tube in one of its queues.

@@ -140,8 +140,8 @@ func (s *Session) manage(now Time, cmd *codec.Command, out *Output) Outcome {
 	return Done
 }
 
-// changed ends a command that was to change one job: it appends the reply, or why the change was not made, or
-// has the command executed again when the journal has room.
+// changed ends a command that was to change one job, or to show it: it appends the reply, or why the change was not
+// made, or has the command executed again when the journal has room, or the body is in memory.
 func (s *Session) changed(now Time, err error, cmd *codec.Command, out *Output, reply string) Outcome {
 	if err == nil {
 		out.Reply(reply)

@@ -228,8 +228,8 @@ func (b *batch) Turn(c *Tx, now clock.Time, out *reply.Output) (n int, more bool
 	return n, false, nil
 }
 
-// copyJob appends a job to the data, or notes where it belongs if its body is large. It returns false if the body is not
-// in memory.
+// copyJob appends a job to the data, or notes where it belongs if its body is large. It returns false if the body is
+// not in memory.
 func (b *batch) copyJob(c *Tx, now clock.Time, x batchJob) (bytes int, ok bool) {
 	sh := x.shard
 	sh.lock(c, now)

@@ -62,11 +62,7 @@ func (sh *shard) appendFound(out *reply.Output, j *job) {
 
 // appendReserved appends the reply that hands out a job, with more of it if the client has asked for that.
 func (sh *shard) appendReserved(out *reply.Output, j *job, informed bool) {
-	if !informed {
-		out.Buf = codec.AppendReservedLine(out.Buf, j.ID, int(j.size))
-	} else {
-		out.Buf = sh.appendReservedLine(out.Buf, j, informed)
-	}
+	out.Buf = sh.appendReservedLine(out.Buf, j, informed)
 	sh.appendBody(out, j)
 }
 
@@ -120,6 +116,5 @@ func (sh *shard) freeBody(body ref, size uint32) {
 		p.orphan = true
 		return
 	}
-	sh.bodies.Free(body, size)
-	sh.countBody(-1, size)
+	sh.freeBlock(body, size)
 }

@@ -223,8 +223,5 @@ func (b *Bulk) missing(first ref, j *job) error {
 			bytes += int(k.size)
 		}
 	}
-	w := c.shared.loads.Wait(b.of.watched[0].waiter)
-	w.Add(list...)
-	c.asks()
-	return w
+	return c.await(b.of, list...)
 }

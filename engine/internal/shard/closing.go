@@ -136,7 +136,7 @@ func (v *closing) leave(c *Tx, now clock.Time, how departure) (more bool) {
 	for v.left.reservations != nil {
 		sh, n := v.left.reservations.shard, 0
 		sh.lock(c, now)
-		v.left.slice(func(_ *reservations, r ref, j *job) {
+		v.left.slice(func(r ref, j *job) {
 			if j.ID != untold && j.storage&isUntold == 0 && sh.tubes[j.tube].lingers() {
 				sh.recordReserved(j, j.at(), sh.counters.At(j.counters).reserves)
 				sh.orphan(r, j, account, how)

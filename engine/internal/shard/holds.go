@@ -126,13 +126,11 @@ func (sh *shard) recordEnd(of *ReservationSet, j *job, end clock.Time, more uint
 
 // touch starts the time to run of a reserved job anew, at a time that ends then. That is on
 // record if its session is.
-func (sh *shard) touch(h *reservations, r ref, j *job, end clock.Time, out *reply.Output) error {
-	if err := sh.recordEnd(h.of, j, end, 0, out); err != nil {
+func (sh *shard) touch(r ref, j *job, end clock.Time, out *reply.Output) error {
+	if err := sh.recordEnd(sh.reservations[j.Next].of, j, end, 0, out); err != nil {
 		return err
 	}
-	h.jobs.Remove(sh.table, &j.Links)
-	j.At = int64(end)
-	h.add(r, j)
+	sh.endAt(r, j, end)
 	return nil
 }
 

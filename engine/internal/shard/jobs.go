@@ -59,8 +59,8 @@ func (c *Tx) Touch(now clock.Time, id uint64, by *Client, out *reply.Output) err
 		return reply.ErrNotFound
 	}
 	var err error
-	if h := sh.reservations[j.Next]; h.of == by.reserved {
-		err = sh.touch(h, r, j, now+clock.Seconds(j.ttr), out)
+	if sh.reservedBy(by.reserved, j) {
+		err = sh.touch(r, j, now+clock.Seconds(j.ttr), out)
 	} else {
 		err = sh.adopt(by, r, j, 0, out)
 	}

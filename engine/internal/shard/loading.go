@@ -27,7 +27,7 @@ func (c *Tx) missing(cl *Client, j *job) error {
 	if err := c.shared.loads.Failed(j.ID); err != nil {
 		return err
 	}
-	return c.await(cl, j)
+	return c.await(cl, j.fetch())
 }
 
 // waits reports whether an operation has returned a wait.
@@ -36,20 +36,16 @@ func waits(err error) bool {
 	return ok
 }
 
-// await has the body of a cold job, whose shard is locked, loaded for a client.
-func (c *Tx) await(cl *Client, j *job) *loads.Wait {
+// await has bodies of cold jobs, whose shard is locked, loaded for a client.
+func (c *Tx) await(cl *Client, list ...journal.Fetch) *loads.Wait {
 	w := c.shared.loads.Wait(cl.watched[0].waiter)
-	w.Add(j.fetch())
+	w.Add(list...)
 	c.asks()
 	return w
 }
 
 // asks has what was asked for sent to the journal, after the last lock is released.
-func (c *Tx) asks() {
-	if s := (*sender)(c.shared); len(c.wakers) == 0 || c.wakers[len(c.wakers)-1] != s {
-		c.wakers = append(c.wakers, s)
-	}
-}
+func (c *Tx) asks() { c.wakeOnce((*sender)(c.shared)) }
 
 // A sender is the shards in the sight of a Tx that has asked for bodies.
 type sender Shards
@@ -108,32 +104,27 @@ func (e *Shards) takeBody(tx *Tx, x *journal.Fetched) (err error, ended bool) {
 		sh.unlock(tx)
 		return err, true
 	}
-	to := sh.bodies.Bytes(body, x.Size)
+	to, now := sh.bodies.Bytes(body, x.Size), sh
 	if x.Size <= quickCopy {
-		if err = sh.placeRoom(); err == nil {
-			copy(to, x.Body)
-			sh.warm(j, body, x)
-		} else {
-			sh.freeBlock(body, x.Size)
-		}
+		copy(to, x.Body)
+	} else {
 		sh.unlock(tx)
-		return err, true
-	}
-	sh.unlock(tx)
-	copy(to, x.Body) // others need not wait for that
-	now, j, ended := e.lockFetched(tx, x)
-	if now == sh {
-		if err = sh.placeRoom(); err == nil {
-			sh.warm(j, body, x)
-			sh.unlock(tx)
-			return nil, true
+		copy(to, x.Body) // others need not wait for that
+		if now, j, ended = e.lockFetched(tx, x); now != sh {
+			if now != nil {
+				now.unlock(tx)
+			}
+			sh.lock(tx, clock.Always)
 		}
 	}
-	if now != nil {
-		now.unlock(tx)
+	if now == sh {
+		err = sh.placeRoom()
 	}
-	sh.lock(tx, clock.Always)
-	sh.freeBlock(body, x.Size)
+	if now == sh && err == nil {
+		sh.warm(j, body, x)
+	} else {
+		sh.freeBlock(body, x.Size)
+	}
 	sh.unlock(tx)
 	return err, ended
 }
@@ -181,19 +172,6 @@ func damage(x *journal.Fetched) error {
 	return x.Err
 }
 
-// handCold goes on with a cold job that a client has reserved and was not told of: the client waits for the body, or
-// the job is buried because that cannot be read, and has is false; or the job is given back, and err is the reply.
-func (c *Tx) handCold(cl *Client, sh *shard, r ref, j *job, out *reply.Output) (has bool, err error) {
-	err = c.missing(cl, j)
-	if waits(err) {
-		return true, err
-	}
-	if sh.endUnread(r, j, err, out) {
-		return false, nil
-	}
-	return true, err
-}
-
 // endUnread ends the reservation of a job whose body could not be loaded. It buries the job if the body cannot be read
 // and that can be recorded, and otherwise gives it back and returns false.
 func (sh *shard) endUnread(r ref, j *job, why error, out *reply.Output) (buried bool) {
@@ -233,10 +211,8 @@ func (sh *shard) postpone(r ref, j *job) {
 
 // endAt has a reservation end at a time.
 func (sh *shard) endAt(r ref, j *job, end clock.Time) {
-	h := sh.reservations[j.Next]
-	h.jobs.Remove(sh.table, &j.Links)
 	j.At = int64(end)
-	h.add(r, j)
+	sh.hand(r, j, sh.reservations[j.Next], end)
 }
 
 // beginRun begins the time to run of a job that is untold: its client is told of it now.
@@ -244,7 +220,7 @@ func (sh *shard) beginRun(r ref, j *job, out *reply.Output) {
 	j.storage &^= isUntold
 	end := sh.now + clock.Seconds(j.ttr)
 	// If it cannot be recorded, what is on record is a little less.
-	if h := sh.reservations[j.Next]; sh.touch(h, r, j, end, out) != nil {
+	if sh.touch(r, j, end, out) != nil {
 		sh.endAt(r, j, end)
 	}
 }
@@ -282,10 +258,7 @@ func (sh *shard) putOff(r ref, j *job, by cause) {
 		sh.hand(r, j, &t.orphansOf("", isCutOff, by).oldest, sh.now+deadPause)
 		return
 	}
-	h.jobs.Remove(sh.table, &j.Links)
-	wait := min(max(deadPause, sh.now-j.at()), deadPatient)
-	h.jobs.Push(sh.table, (sh.now + wait).Key(), r, &j.Links)
-	sh.arm(&h.timer, h.deadline())
+	sh.hand(r, j, h, sh.now+min(max(deadPause, sh.now-j.at()), deadPatient))
 }
 
 // ending reports whether a job is about to time out or to expire.

@@ -1,6 +1,8 @@
 package shard
 
 import (
+	"slices"
+
 	"trellis/binlog/journal"
 	"trellis/engine/internal/clock"
 	"trellis/engine/internal/reply"
@@ -111,16 +113,10 @@ func (sh *shard) beginLingering() {
 		}
 		for _, o := range t.orphans {
 			h, end := &o.oldest, sh.now+clock.Seconds(t.policy.Linger)
-			var all []ref
-			for r := range h.jobs.All() {
-				all = append(all, r)
-			}
-			for _, r := range all {
+			for _, r := range slices.Collect(h.jobs.All()) {
 				j := sh.job(r)
-				h.jobs.Remove(sh.table, &j.Links)
-				h.jobs.Push(sh.table, min(j.at(), end).Key(), r, &j.Links)
+				sh.hand(r, j, h, min(j.at(), end))
 			}
-			sh.arm(&h.timer, h.deadline())
 		}
 	}
 }

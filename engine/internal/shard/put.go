@@ -86,13 +86,12 @@ func (c *Tx) Put(now clock.Time, cl *Client, cmd *codec.Command, refusal error, 
 	}
 	sh := t.shard
 	sh.lock(c, now)
-	body, err := sh.bodies.Alloc(cmd.Size)
+	body, err := sh.allocBody(cmd.Size)
 	if err != nil {
 		sh.unlock(c)
 		c.dismiss(account, keys, arena.Footprint(cmd.Size))
 		return 0, nil, err
 	}
-	sh.countBody(1, cmd.Size)
 	copy(sh.bodies.Bytes(body, cmd.Size), cmd.Body)
 	sh.lastID = c.ids.Take(sh.lastID)
 	var in Incoming

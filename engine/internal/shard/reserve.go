@@ -60,7 +60,7 @@ func (c *Tx) reserveFirst(
 		return false, err
 	}
 	if pos = max(pos, held); first.cold() {
-		w := c.await(cl, first)
+		w := c.await(cl, first.fetch())
 		w.ID, w.Pos = first.ID, pos
 		return false, w
 	}
@@ -108,7 +108,9 @@ func (c *Tx) Handed(
 	switch has = sh.reservedBy(cl.reserved, j); {
 	case !has:
 	case j.cold():
-		has, err = c.handCold(cl, sh, r, j, out)
+		if err = c.missing(cl, j); !waits(err) && sh.endUnread(r, j, err, out) {
+			has, err = false, nil
+		}
 	default:
 		if j.storage&isUntold != 0 {
 			sh.beginRun(r, j, out)

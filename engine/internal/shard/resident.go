@@ -83,11 +83,7 @@ func (sh *shard) countResident(n int, size uint32) {
 }
 
 // crowds has Config.Crowded called, after the last lock is released.
-func (c *Tx) crowds() {
-	if s := (*evictBell)(c.shared); len(c.wakers) == 0 || c.wakers[len(c.wakers)-1] != s {
-		c.wakers = append(c.wakers, s)
-	}
-}
+func (c *Tx) crowds() { c.wakeOnce((*evictBell)(c.shared)) }
 
 // An evictBell is the shards in the sight of a Tx that has found many bodies.
 type evictBell Shards
@@ -146,17 +142,10 @@ func (sh *shard) placeRoom() error {
 // beforeFull is placeRoom for a full record that is about to be made of a job. It would take the place of the last one
 // that has the body: without the body that is lost.
 func (sh *shard) beforeFull(r *journal.Record, j *job) error {
-	if sh.residents == nil {
-		return nil
-	}
-	return sh.residents.beforeFull(r, j)
-}
-
-func (x *residents) beforeFull(r *journal.Record, j *job) error {
-	if len(r.Body) != int(j.size) {
+	if sh.residents != nil && len(r.Body) != int(j.size) {
 		panic(fmt.Sprintf("a full record of job %d has %d bytes of a body of %d", r.ID, len(r.Body), j.size))
 	}
-	return x.Room()
+	return sh.placeRoom()
 }
 
 // placed notes that the job's last full record is at a place in the journal, which has it behind pos. placeRoom has
@@ -198,15 +187,11 @@ const (
 // seven eighths of what they may, it is to be called ten times a second at least, and otherwise when Config.Crowded
 // says so.
 func (e *Shards) Evict(most int) (freed int64, more bool) {
-	freed, more = e.evict(most)
-	if e.putsWait.Swap(false) {
-		e.room()
-	}
-	return freed, more
-}
-
-// evict is Evict, but for the puts that wait.
-func (e *Shards) evict(most int) (freed int64, more bool) {
+	defer func() {
+		if e.putsWait.Swap(false) {
+			e.room()
+		}
+	}()
 	e.life.RLock()
 	defer e.life.RUnlock()
 	if e.discarded.Load() || e.log.Bodies == nil || e.cfg.Limits.Bodies == 0 {
@@ -355,17 +340,9 @@ func (e *Shards) full(more int64) bool {
 // roomFor is why a put, of which nothing is on record, cannot be a job yet, whose body is in memory: others have to
 // leave that first. It is journal.ErrRoom if the put is to wait for it.
 func (c *Tx) roomFor(in *Incoming, now clock.Time) error {
-	if c.shared.cfg.Limits.Bodies == 0 {
-		return nil
-	}
-	return c.roomForBody(in, now)
-}
-
-// roomForBody is roomFor where bodies may leave memory.
-func (c *Tx) roomForBody(in *Incoming, now clock.Time) error {
 	e := c.shared
-	switch {
-	case in.OnRecord() || e.resident.Load() <= e.cfg.Limits.Bodies:
+	switch limit := e.cfg.Limits.Bodies; {
+	case limit == 0 || in.OnRecord() || e.resident.Load() <= limit:
 		return nil
 	case e.full(0) || now-in.since >= putPatience:
 		e.usage.refusedBodies.Add(1)

@@ -50,11 +50,11 @@ func (sc *reservationScan) isShort() bool {
 }
 
 // slice calls f for the next jobs. f may end their reservations. The shard is locked.
-func (sc *reservationScan) slice(f func(*reservations, ref, *job)) {
+func (sc *reservationScan) slice(f func(ref, *job)) {
 	h := sc.reservations
 	if sc.isShort() {
 		for _, r := range slices.AppendSeq(make([]ref, 0, scanSlice), h.jobs.All()) {
-			f(h, r, h.shard.job(r))
+			f(r, h.shard.job(r))
 		}
 		sc.reservations = h.next
 		return
@@ -65,7 +65,7 @@ func (sc *reservationScan) slice(f func(*reservations, ref, *job)) {
 	}
 	sc.cursor = h.shard.jobs.Walk(sc.cursor, scanSlice, func(r ref) {
 		if j := h.shard.job(r); j.state == reserved && j.Next == h.index {
-			f(h, r, j)
+			f(r, j)
 		}
 	})
 	if sc.cursor == 0 {

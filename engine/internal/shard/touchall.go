@@ -29,8 +29,8 @@ func (ts *touches) Turn(c *Tx, now clock.Time, out *reply.Output) (n int, more b
 			// tells the jobs that were touched from the others.
 			ts.at = sh.now + 1
 		}
-		ts.slice(func(h *reservations, r ref, j *job) {
-			if ts.touch(h, r, j) || short {
+		ts.slice(func(r ref, j *job) {
+			if ts.touch(sh, r, j) || short {
 				ts.touched++
 			}
 		})
@@ -46,11 +46,11 @@ func (ts *touches) Turn(c *Tx, now clock.Time, out *reply.Output) (n int, more b
 
 // touch starts the time to run of a job anew. It returns false if the job has as much time
 // already.
-func (ts *touches) touch(h *reservations, r ref, j *job) bool {
+func (ts *touches) touch(sh *shard, r ref, j *job) bool {
 	end := ts.at + clock.Seconds(j.ttr)
 	if end <= j.at() {
 		return false
 	}
 	// It fails only if another server has taken over: then nobody is answered.
-	return h.shard.touch(h, r, j, end, &ts.changes) == nil
+	return sh.touch(r, j, end, &ts.changes) == nil
 }

@@ -73,6 +73,13 @@ func (e *Shards) allPurses() []*purse {
 // Open reports whether the goroutine is inside an operation.
 func (c *Tx) Open() bool { return c.held != 0 }
 
+// wakeOnce has w woken when the operation ends, unless that is what it has had woken last.
+func (c *Tx) wakeOnce(w rouser) {
+	if n := len(c.wakers); n == 0 || c.wakers[n-1] != w {
+		c.wakers = append(c.wakers, w)
+	}
+}
+
 // WakeAtEnd wakes the loop of another Tx when the operation ends.
 func (c *Tx) WakeAtEnd(of *Tx) { c.wakers = append(c.wakers, of.loop) }
 
