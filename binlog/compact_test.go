@@ -156,7 +156,7 @@ func TestADamagedSegmentStaysForTheJobsThatCannotBeRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o.lost = map[uint64]bool{5: true}
+	o.lost = map[uint64]bool{3: true, 5: true} // and 3 can be read, behind damage
 	for id := uint64(6); id <= 40; id++ {
 		if _, err := o.delete(id); err != nil {
 			t.Fatal(err)
