@@ -8,6 +8,7 @@ import (
 	"trellis/cmd/internal/operate"
 	"trellis/cmd/trellisd/internal/metrics"
 	"trellis/cmd/trellisd/internal/options"
+	"trellis/cmd/trellisd/internal/servertest"
 	"trellis/engine"
 	"trellis/reactor"
 )
@@ -67,5 +68,40 @@ func TestTheConsoleOfALeaderThatIsCutOffTellsNothingOfItsJobs(t *testing.T) {
 	}
 	if !found {
 		t.Errorf("that it is cut off is no problem: %v", s.Problems())
+	}
+}
+
+// Where bodies have a limit of their own, only what else jobs take is compared with that of jobs.
+func TestTheConsoleComparesWithTheLimitOfJobsWhatThatBounds(t *testing.T) {
+	e := engine.New(engine.Config{})
+	now := func() engine.Time { return 0 }
+	r, err := reactor.New(reactor.Config{Engine: e, Now: now, Loops: 1, MaxJobSize: 100_000})
+	servertest.NoError(t, err)
+	t.Cleanup(r.Abort)
+	conn, err := r.Connect(t.Context())
+	servertest.NoError(t, err)
+	c := servertest.ClientOn(t, conn)
+	c.Send("put 0 0 9 100000", strings.Repeat("x", 100_000))
+	c.Want("INSERTED 1")
+	s := &ownServer{monitor: new(monitor), opt: new(options.Options), src: metrics.Sources{Serving: func() *metrics.Serving {
+		return &metrics.Serving{Engine: e, Reactor: r, Now: now}
+	}}}
+	taken := e.Snapshot(0)
+	for _, x := range []struct {
+		limits engine.Limits
+		near   bool
+	}{
+		{engine.Limits{Memory: taken.Memory}, true},
+		{engine.Limits{Memory: taken.Memory, Bodies: 1 << 30}, false},
+		{engine.Limits{Memory: taken.Memory - taken.Bodies, Bodies: 1 << 30}, true},
+	} {
+		s.src.Limits = x.limits
+		near := false
+		for _, p := range s.Problems() {
+			near = near || strings.HasPrefix(p.Text, "Jobs take ")
+		}
+		if near != x.near {
+			t.Errorf("%+v is nearly reached: %v", x.limits, near)
+		}
 	}
 }

@@ -103,7 +103,7 @@ func (r *rig) wholeSources() Sources {
 			Reload: reload.Stats{What: "certificates", Loaded: 5, Failed: 2, Failing: true},
 		}
 	}
-	src.Limits = engine.Limits{Memory: 1 << 30, Tubes: 5000, Keys: 9000}
+	src.Limits = engine.Limits{Memory: 1 << 30, Bodies: 1 << 28, Tubes: 5000, Keys: 9000}
 	src.Cluster = func() *Cluster {
 		n1, n2 := member.Member{ID: 1, Name: "n1"}, member.Member{ID: 2, Name: "n2"}
 		return &Cluster{Leaderships: 3, Gone: 2, Contradictions: 1, Ready: true, Status: replica.Status{
