@@ -7,44 +7,9 @@ import (
 	"trellis/engine/internal/reply"
 )
 
-// Release releases a job that a client works on.
+// Release releases a job that a client works on. If it goes to the dead tube, it is looked at anew when there are the
+// locks of both shards: while there is none, the job or the setting may change.
 func (c *Tx) Release(now clock.Time, id uint64, by *Client, pri, delay uint32, out *reply.Output) error {
-	sh, r, j := c.lockReserved(now, id, by, out)
-	if sh == nil {
-		return reply.ErrNotFound
-	}
-	t := sh.tubes[j.tube]
-	var ch change
-	ch.pri, ch.counters = pri, *sh.counters.At(j.counters)
-	ch.counters.delay = delay
-	what := sh.failed(t, j, &ch, byRelease)
-	if t.buries(what) {
-		sh.unlock(c)
-		return c.releaseDead(now, id, by, pri, delay, out)
-	}
-	c.spend(j.cost() - 1) // any command costs one
-	err := sh.changeReleased(t, r, j, &ch, what, out)
-	sh.unlock(c)
-	return err
-}
-
-// changeReleased records and makes what failed has decided of a job of t that is released and not buried.
-func (sh *shard) changeReleased(t *tube, r ref, j *job, ch *change, what fate, out *reply.Output) (err error) {
-	if what == expired {
-		err = sh.deleteExpired(r, j, out)
-	} else {
-		err = sh.change(r, j, ch, out)
-		sh.dispatch(t)
-	}
-	if err == nil {
-		t.countFailure(byRelease, what)
-	}
-	return err
-}
-
-// releaseDead is Release for a job that goes to the dead tube. While it has no lock, the
-// job or the setting may change: it looks anew when it has those of both shards.
-func (c *Tx) releaseDead(now clock.Time, id uint64, by *Client, pri, delay uint32, out *reply.Output) error {
 	var dead shardSet
 	for {
 		sh, r, j, locked := c.lockJobWith(dead, now, id, out)
@@ -62,9 +27,8 @@ func (c *Tx) releaseDead(now clock.Time, id uint64, by *Client, pri, delay uint3
 		ch.counters.delay = delay
 		what := sh.failed(t, j, &ch, byRelease)
 		var err error
-		if !t.buries(what) {
-			err = sh.changeReleased(t, r, j, &ch, what, out)
-		} else {
+		switch {
+		case t.buries(what):
 			to := c.shared.shardFor([]byte(t.deadTube()))
 			if locked&to.self == 0 {
 				c.unlockAll(locked)
@@ -72,11 +36,19 @@ func (c *Tx) releaseDead(now clock.Time, id uint64, by *Client, pri, delay uint3
 				continue
 			}
 			c.spend(j.moveCost())
-			if err = sh.buryDead(r, j, ch, what, to, out); err == nil {
-				t.countFailure(byRelease, what)
-			} else if errors.Is(err, errCold) {
+			if err = sh.buryDead(r, j, ch, what, to, out); errors.Is(err, errCold) {
 				err = c.missing(by, j)
 			}
+		case what == expired:
+			c.spend(j.cost() - 1) // any command costs one
+			err = sh.deleteExpired(r, j, out)
+		default:
+			c.spend(j.cost() - 1)
+			err = sh.change(r, j, &ch, out)
+			sh.dispatch(t)
+		}
+		if err == nil {
+			t.countFailure(byRelease, what)
 		}
 		c.unlockAll(locked)
 		return err
