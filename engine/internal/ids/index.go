@@ -1,6 +1,7 @@
 package ids
 
 import (
+	"iter"
 	"sync"
 	"sync/atomic"
 
@@ -91,12 +92,6 @@ func (x *Index) newNode(shift int) *node {
 	return n
 }
 
-// Has reports whether an id of the leaf has a place.
-func (l *Leaf) Has(id uint64) bool { return l.places[leafSlot(id)].Load() != 0 }
-
-// EndsLeaf reports whether an id is the last of its leaf.
-func EndsLeaf(id uint64) bool { return leafSlot(id) == 1<<leafBits-1 }
-
 func leafSlot(id uint64) uint64 { return id & (1<<leafBits - 1) }
 
 func (n *node) slot(id uint64) uint64 { return id >> (n.shift & 63) & (1<<nodeBits - 1) }
@@ -126,17 +121,35 @@ func (x *Index) Get(id uint64) Place {
 // Discard empties the index.
 func (x *Index) Discard() { x.root.Store(nil) }
 
-// LeafFrom returns the first leaf that has an id of at least from, and the first of its
-// ids. It returns nil if there is none.
-func (x *Index) LeafFrom(from uint64) (leaf *Leaf, first uint64) {
-	root := x.root.Load()
-	if root == nil || !root.covers(from) {
-		return nil, 0
+// From yields the ids from that one on that have a place, in their order, with true. Where a leaf has none, which takes
+// time as well, it yields the last id of that with false. Ids may come and go meanwhile.
+func (x *Index) From(from uint64) iter.Seq2[uint64, bool] {
+	return func(yield func(uint64, bool) bool) {
+		for root := x.root.Load(); root != nil && root.covers(from); root = x.root.Load() {
+			leaf, first := root.leafFrom(from, 0)
+			if leaf == nil {
+				return
+			}
+			last, some := first+1<<leafBits-1, false
+			for slot := max(from, first) - first; slot < 1<<leafBits; slot++ {
+				if leaf.places[slot].Load() != 0 {
+					if some = true; !yield(first+slot, true) {
+						return
+					}
+				}
+			}
+			if !some && !yield(last, false) {
+				return
+			}
+			if from = last + 1; from == 0 {
+				return
+			}
+		}
 	}
-	return root.leafFrom(from, 0)
 }
 
-// leafFrom is LeafFrom of the index for the ids under n, of which base is the first.
+// leafFrom returns the first leaf under n that has an id of at least from, and the first of its ids; nil if there is
+// none. base is the first id under n.
 func (n *node) leafFrom(from, base uint64) (leaf *Leaf, first uint64) {
 	for slot := n.slot(from); slot < 1<<nodeBits; slot++ {
 		first = base + slot<<(n.shift&63)

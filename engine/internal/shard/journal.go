@@ -5,7 +5,6 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/engine/internal/clock"
-	"trellis/engine/internal/ids"
 	"trellis/engine/internal/record"
 	"trellis/engine/internal/reply"
 )
@@ -164,20 +163,12 @@ func (e *Shards) Migrate(id uint64, place journal.Place, body []byte) error {
 // no lock held.
 func (e *Shards) JobsIn(segment uint32) (list []uint64) {
 	tx := Tx{shared: e}
-	for leaf, id := e.ids.LeafFrom(1); leaf != nil; leaf, id = e.ids.LeafFrom(id) {
-		for more := true; more; id++ {
-			if leaf.Has(id) {
-				if sh, _, j := e.lockRecord(&tx, id, clock.Always, true); sh != nil {
-					if j.segment == segment {
-						list = append(list, id)
-					}
-					sh.unlock(&tx)
-				}
+	for id := range e.ids.From(1) {
+		if sh, _, j := e.lockRecord(&tx, id, clock.Always, true); sh != nil {
+			if j.segment == segment {
+				list = append(list, id)
 			}
-			more = !ids.EndsLeaf(id)
-		}
-		if id == 0 {
-			break
+			sh.unlock(&tx)
 		}
 	}
 	return list

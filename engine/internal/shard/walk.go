@@ -6,7 +6,6 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/engine/internal/clock"
-	"trellis/engine/internal/ids"
 )
 
 // errDiscarded is returned by Walk when the shards were discarded meanwhile.
@@ -37,35 +36,21 @@ func (e *Shards) Walk(from uint64, n int, f func(*journal.Record, *journal.Hold)
 		return 0, errDiscarded
 	}
 	w := walk{shared: e, f: f, tx: Tx{shared: e}}
-	for n > 0 {
-		leaf, first := e.ids.LeafFrom(from)
-		if leaf == nil {
-			return 0, nil
+	for id, has := range e.ids.From(from) {
+		if n <= 0 {
+			return id, nil
 		}
-		from = max(from, first)
-		before := n
-		for ; n > 0; from++ {
-			if leaf.Has(from) {
-				visited, err := w.visit(from)
-				if err != nil {
-					return from, err
-				}
-				if visited {
-					n--
-				}
-			}
-			if ids.EndsLeaf(from) {
-				if from++; from == 0 {
-					return 0, nil
-				}
-				break
+		visited := true // a look at ids without jobs takes time as well
+		if has {
+			if visited, err = w.visit(id); err != nil {
+				return id, err
 			}
 		}
-		if n == before {
-			n-- // a leaf without jobs takes time as well
+		if visited {
+			n--
 		}
 	}
-	return from, nil
+	return 0, nil
 }
 
 // A walk is what one call of Walk needs.
