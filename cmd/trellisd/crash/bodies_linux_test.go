@@ -36,6 +36,7 @@ type backlog struct {
 	put     map[int]bool // acknowledged
 	taken   map[int]bool // of which the delete was acknowledged
 	deleted map[int]bool // of which the delete was sent at least
+	strays  int          // jobs that a client has reserved, and had lost when it was done
 }
 
 func newBacklog(t *testing.T) *backlog {

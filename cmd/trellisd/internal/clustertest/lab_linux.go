@@ -28,6 +28,9 @@ import (
 // it they cause each fault once.
 const TimeEnv = "CLUSTER"
 
+// SoakEnv is the environment variable with the time that make soak takes.
+const SoakEnv = "SOAK"
+
 // A Lab is a cluster of processes on this machine, with a Network between them. Its methods fail the test
 // where they cannot do what they say, and wait until Ctx ends.
 type Lab struct {
@@ -78,8 +81,10 @@ func NewLab(t *testing.T) *Lab {
 	t.Helper()
 	// A test that hangs ends with what was waited for.
 	limit := 15 * servertest.Patience
-	if d, err := time.ParseDuration(os.Getenv(TimeEnv)); err == nil {
-		limit += 2 * d
+	for _, env := range []string{TimeEnv, SoakEnv} {
+		if d, err := time.ParseDuration(os.Getenv(env)); err == nil {
+			limit += 2 * d
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	t.Cleanup(cancel)
