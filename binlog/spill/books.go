@@ -61,17 +61,18 @@ func (f *file) needed() int64 {
 type books struct {
 	limit   int64 // bytes from which on a file is sealed
 	files   map[uint32]*file
-	last    uint32 // the greatest number that was ever given
-	walks   uint64 // of snapshots, that have begun
-	current uint64 // of them, the one whose snapshot counts
-	ended   int64  // bytes of records to whose bodies nobody refers any more, since toMove was asked
+	held    map[uint32]int // how many hold a file of that number, which then stays
+	last    uint32         // the greatest number that was ever given
+	walks   uint64         // of snapshots, that have begun
+	current uint64         // of them, the one whose snapshot counts
+	ended   int64          // bytes of records to whose bodies nobody refers any more, since toMove was asked
 }
 
 // firstNumber is that of the first body file: to the jobs of a member, 1 is the log.
 const firstNumber = 2
 
 func newBooks(limit int64) *books {
-	return &books{limit: limit, files: map[uint32]*file{}, last: firstNumber - 1}
+	return &books{limit: limit, files: map[uint32]*file{}, held: map[uint32]int{}, last: firstNumber - 1}
 }
 
 // begin gives a number to a file that is written to from now on.
@@ -204,11 +205,18 @@ func (b *books) toMove() (number uint32) {
 func (b *books) removable(held map[uint32]bool) (list []uint32) {
 	for _, n := range b.numbers() {
 		f := b.files[n]
-		if f.phase > open && f.live == 0 && f.emptied < b.current && n != b.last && !held[n] {
+		if f.phase > open && f.live == 0 && f.emptied < b.current && n != b.last && !held[n] && b.held[n] == 0 {
 			list = append(list, n)
 		}
 	}
 	return list
+}
+
+// release lets go of a file that was held.
+func (b *books) release(number uint32) {
+	if b.held[number]--; b.held[number] == 0 {
+		delete(b.held, number)
+	}
 }
 
 // numbers are those of all files, in order.
@@ -233,11 +241,11 @@ type Stats struct {
 }
 
 func (b *books) stats() (s Stats) {
-	for _, f := range b.files {
+	for n, f := range b.files {
 		s.Files++
 		s.Bytes += f.Size
 		s.Needed += f.needed()
-		if f.live == 0 && f.phase != open {
+		if f.live == 0 && f.phase != open && b.held[n] == 0 {
 			s.Empty += f.Size
 		}
 		if f.phase >= stuck {

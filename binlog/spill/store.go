@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -69,9 +70,10 @@ type Store struct {
 	from    int64          // where in the file that begins
 	move    *move          // nil if no file is being moved
 
-	mu    sync.Mutex // guards what follows; held for a moment, also under locks of owners
-	books *books
-	life  *Life // nil before the first
+	mu      sync.Mutex // guards what follows; held for a moment, also under locks of owners
+	books   *books
+	life    *Life                  // nil before the first
+	damaged map[journal.Place]bool // bodies that could not be read, in files that are there
 }
 
 // copied is a body in the piece that is not written yet.
@@ -108,7 +110,9 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("body files: %w", err)
 	}
-	s := &Store{Options: o, limit: fileLimit, writing: vfs.NewMutex(), books: newBooks(fileLimit)}
+	s := &Store{
+		Options: o, limit: fileLimit, writing: vfs.NewMutex(), books: newBooks(fileLimit), damaged: map[journal.Place]bool{},
+	}
 	for _, e := range list {
 		if n := record.FileIndex(e.Name); n >= firstNumber {
 			s.books.found(n, e.Size)
@@ -219,7 +223,17 @@ func (s *Store) needs() elevator.Load {
 }
 
 func (l *Life) fetched(found []journal.Fetched) {
-	l.store.unreadable.Add(uint64(bodies.Report(l.store.Log, l.store.name, found)))
+	s := l.store
+	if n := bodies.Report(s.Log, s.name, found); n > 0 {
+		s.unreadable.Add(uint64(n))
+		s.mu.Lock()
+		for i := range found {
+			if errors.Is(found[i].Err, journal.ErrUnreadable) {
+				s.damaged[found[i].Place] = true
+			}
+		}
+		s.mu.Unlock()
+	}
 	l.owner.Loaded(found)
 }
 
@@ -338,13 +352,19 @@ func (s *Store) add(l *Life, r *journal.Record, c copied) error {
 
 // open begins a file, of which nothing is on disk yet.
 func (s *Store) open() {
-	s.mu.Lock()
-	s.file = s.books.begin(rand.Uint32())
-	s.mu.Unlock()
-	s.out = &sealed.Writer{
-		FS: s.FS, Dir: s.Dir, Limit: math.MaxInt64, Gentle: true, Index: s.file.Number, Seed: s.file.Seed,
-	}
+	s.file, s.out = s.begin(nil)
 	s.from = 0
+}
+
+// begin begins a file, which is held for bodies that come in unless in is nil.
+func (s *Store) begin(in *Incoming) (*file, *sealed.Writer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.books.begin(rand.Uint32())
+	if in != nil {
+		in.hold(f.Number)
+	}
+	return f, &sealed.Writer{FS: s.FS, Dir: s.Dir, Limit: math.MaxInt64, Gentle: true, Index: f.Number, Seed: f.Seed}
 }
 
 // Full reports whether there is enough to be written.
@@ -483,11 +503,10 @@ func (s *Store) Seal(numbers []uint32) (list []File, err error) {
 	s.mu.Lock()
 	l := s.life
 	s.mu.Unlock()
-	if l == nil {
-		return nil, ErrEnded
-	}
-	if err = s.write(l); err == nil {
-		err = s.seal(l)
+	if l != nil {
+		if err = s.write(l); err == nil {
+			err = s.seal(l)
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -536,6 +555,7 @@ func (s *Store) Remove(held []uint32) (err error) {
 		}
 		s.mu.Lock()
 		delete(s.books.files, n)
+		maps.DeleteFunc(s.damaged, func(at journal.Place, _ bool) bool { return at.Segment == n })
 		s.mu.Unlock()
 	}
 	return err
