@@ -26,7 +26,14 @@
 //	meta.Files, err = store.Seal(w.Files())          // before Finish
 //	store.Current(walk)                              // behind SetCurrent
 //
-// Such a snapshot is sent by SendPlain, with all bodies.
+// Such a snapshot is sent by SendPlain, with all bodies, or by SendRest, without those that the receiver has, which is
+// asked first:
+//
+//	in := store.Incoming()                                        // the receiver, which tells in.IDs
+//	err = snapshot.SendRest(fs, path, bodies, ids, w)             // the leader
+//	meta, path, err := snapshot.ReceiveRest(fs, dir, index, term, r, in)
+//	... it counts, or is not needed ...
+//	err = in.End(lists)
 //
 // The founders of a cluster begin with [WriteInitial]. A node that starts, and one that
 // catches up:
@@ -64,7 +71,7 @@
 //     Nothing that is damaged, missing or left unfinished is taken for a snapshot, and
 //     Current removes nothing in the face of damage.
 //  4. What another node has sent counts only when all checksums are right and each record
-//     was read from this node's file.
+//     was read from this node's file, or, by ReceiveRest, was checked and written anew.
 //  5. A full disk fails what was being written and changes nothing else. What failed is
 //     removed at once; what a crash has left is removed by Current.
 //
@@ -91,6 +98,11 @@
 //     it. A job that was deleted up to M has its delete in (N, M], or the walk has not met
 //     it. So 2 holds; and since nothing follows a delete, a reader that takes deletes
 //     first, as recovery of the binlog does, comes to the same.
+//
+//   - A stream of SendRest tells the same of each job as the snapshot does, and what it tells first is in the file of
+//     jobs that ReceiveRest makes, if the job has a body: there it is older than all else, wherever it stood. The body
+//     is the job's, because no two jobs have an id. If the job has ended at the receiver since that told of it, the end
+//     is an entry behind M, or the receiver has applied M and needs no snapshot.
 //
 //   - The same holds of the settings, of which the walk has met those in force at a moment
 //     behind N.
@@ -173,6 +185,24 @@
 // A stream is a description of version 1, then the bytes of the segments in order, then "DONE" and
 // the CRC of the stream up to there (4 bytes).
 //
+// A stream of the rest, by SendRest, is a description as it is on the sender's disk, then parts, then "DONE" and the CRC
+// as above. Nothing but index and term of its entry, what was used up to that, the version, and the members are the
+// receiver's: files and sizes are its own. A part has a head of 8 bytes:
+//
+//	0  1  kind
+//	1  3  zero
+//	4  4  length of what follows, in bytes
+//
+// The kinds:
+//
+//	0 end      nothing follows but "DONE"
+//	1 jobs     jobs with bodies that the receiver has: a whole file of jobs of some 64 KiB, without places
+//	2 records  a piece of a segment, at most 1 MiB and a record; the first begins with its header, none has its end
+//
+// What is first told of a job that has a body is in a part 1, or a full record, which the receiver takes for a job of
+// its file of jobs. Whatever else is told of it is later, and among the records in its order. Only a receiver that has
+// told its ids is sent such a stream, and reads no other then; how it tells them is in package spill.
+//
 // # Cost and limits
 //
 // A Writer needs 1 MiB, and for a moment the largest record, at most [entry.MaxSize]; Load
@@ -183,7 +213,10 @@
 // one record, to write.
 //
 // A job with its body in a body file takes 48 bytes usually, and 8 more wherever the file is another one than that of
-// the job before. SendPlain needs the snapshot and these bodies to be read twice, and no disk.
+// the job before. SendPlain needs the snapshot and these bodies to be read twice, and no disk. SendRest reads the snapshot
+// once, and of the bodies those that it sends, 4 MiB of records at a time in the order of their places: besides these it
+// needs 2 MiB for records, and a set of the ids that it has sent. A job takes 48 bytes of the stream usually, and its
+// record if its body is sent. ReceiveRest needs what a Writer does, and a part.
 //
 // A snapshot takes the size of all other full records, as the binlog does, and what was changed
 // during the walk. The one before stays until Prune.

@@ -276,8 +276,9 @@ func (n *node) change() change {
 	case 0:
 		n.jobs.Delete(id)
 		return change{delete: id}
-	case 1: // a full record of a known job: another tube, another body
-		r := recordOf(id, n.n, n.rng.IntN(300))
+	case 1: // a full record of a known job: another tube
+		r := recordOf(id, n.n, 0)
+		r.Body = old.Body
 		n.jobs.Full(&r, journal.Place{})
 		return change{full: &r}
 	default:

@@ -168,8 +168,16 @@ func unextract(fs vfs.FS, dir string, m *Meta) error {
 	return fs.Remove(filepath.Join(dir, metaName))
 }
 
-// receiveMeta reads what a stream starts with.
+// receiveMeta reads what a stream with all bodies starts with.
 func receiveMeta(in *summedReader) (m Meta, err error) {
+	if m, err = receiveAnyMeta(in); err == nil && len(m.Files) > 0 {
+		err = malformed("it has bodies elsewhere")
+	}
+	return m, err
+}
+
+// receiveAnyMeta reads what a stream starts with.
+func receiveAnyMeta(in *summedReader) (m Meta, err error) {
 	b := make([]byte, metaFixed, copyBuffer)
 	if err := in.full(b); err != nil {
 		return m, err
@@ -190,9 +198,6 @@ func receiveMeta(in *summedReader) (m Meta, err error) {
 	} else if err != nil {
 		return m, malformed("%w", err)
 	}
-	if len(m.Files) > 0 {
-		return m, malformed("it has bodies elsewhere")
-	}
 	return m, nil
 }
 
@@ -212,15 +217,7 @@ func receiveFiles(fs vfs.FS, tmp string, m *Meta, in *summedReader) error {
 	if err := check.end(); err != nil {
 		return asMalformed(err)
 	}
-	want := in.sum
-	trailer := make([]byte, trailerSize)
-	if err := in.full(trailer); err != nil {
-		return err
-	}
-	if string(trailer[:4]) != trailerMagic || le.Uint32(trailer[4:]) != want {
-		return malformed("the checksum of the stream is wrong")
-	}
-	return nil
+	return in.trailer()
 }
 
 // asMalformed takes damage of a file that was written a moment ago for what it is: it
@@ -273,4 +270,17 @@ func (s *summedReader) full(b []byte) error {
 	}
 	s.sum = sum(s.sum, b[:n])
 	return err
+}
+
+// trailer reads what a stream ends with.
+func (s *summedReader) trailer() error {
+	want := s.sum
+	trailer := make([]byte, trailerSize)
+	if err := s.full(trailer); err != nil {
+		return err
+	}
+	if string(trailer[:4]) != trailerMagic || le.Uint32(trailer[4:]) != want {
+		return malformed("the checksum of the stream is wrong")
+	}
+	return nil
 }
