@@ -337,6 +337,59 @@ func (b *bodies) halt() {
 	b.waits, b.counted = 0, time.Time{}
 }
 
+// bodiesHere are the bodies that this node has on disk, as of what it has applied, which are held until endBodies.
+func (n *Node) bodiesHere() (in *spill.Incoming, err error) {
+	if n.opts.Bodies == 0 {
+		return nil, errors.New("this node has all bodies in memory")
+	}
+	in = n.bodies.store.Incoming()
+	listed := make(chan error, 1)
+	n.applier.post(func() error {
+		listed <- n.applier.list(in)
+		return nil
+	})
+	select {
+	case err := <-listed:
+		return in, err
+	case <-n.stopped:
+		return nil, ErrClosed
+	}
+}
+
+// list lists the bodies that the standby has in files. Nothing is applied meanwhile, and no body forgets its place.
+func (a *applier) list(in *spill.Incoming) error {
+	if a.leadership != nil {
+		return errors.New("the queue has executed what may never be committed")
+	}
+	if a.standby == nil {
+		return nil
+	}
+	for id := uint64(1); id != 0; {
+		if a.node.ended() {
+			return ErrClosed
+		}
+		var err error
+		id, err = a.node.opts.Queue.Walk(id, jobsAtATime, func(r *journal.Record, _ *journal.Hold) error {
+			if r.Absent != nil {
+				in.Here(r.ID, r.Absent.Place)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endBodies lets go of the bodies of a snapshot that is installed, or given up.
+func (n *Node) endBodies(in *spill.Incoming) error {
+	if in == nil {
+		return nil
+	}
+	return in.End(n.store.lists())
+}
+
 // reader reads bodies of a snapshot that is held. Any goroutine may call it.
 func (b *bodies) reader(files []spill.File) *spill.Reader {
 	if l := b.life.Load(); l != nil {

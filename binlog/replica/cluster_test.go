@@ -2,6 +2,7 @@ package replica
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -496,8 +497,9 @@ type link struct{ from, to member.ID }
 
 // network brings messages from node to node, or not.
 type network struct {
-	cluster *cluster
-	wait    sync.WaitGroup
+	streamed atomic.Int64 // bytes of snapshots
+	cluster  *cluster
+	wait     sync.WaitGroup
 
 	mu     sync.Mutex
 	cut    map[link]bool
@@ -602,28 +604,62 @@ func (t *port) Send(m *raftpb.Message) {
 	w.deliver(m)
 }
 
-func (t *port) SendSnapshot(m *raftpb.Message, open func(w io.Writer) error) {
+func (t *port) SendSnapshot(m *raftpb.Message, open func(w io.Writer, told func() ([]byte, error)) error) {
 	w := t.net
 	w.wait.Go(func() {
 		w.mu.Lock()
 		lost := w.lost(m)
 		w.mu.Unlock()
-		var b bytes.Buffer
-		err := open(&b)
-		p := w.find(m.GetTo())
-		if err == nil && (lost || p == nil || p.running() == nil || p.frozen.Load()) {
-			err = errors.New("unreachable")
+		var n *Node
+		if p := w.find(m.GetTo()); p != nil && !p.frozen.Load() && !lost {
+			n = p.running()
 		}
-		if err == nil {
-			err = errors.New("unreachable")
-			if n := p.running(); n != nil {
-				err = n.Snapshot(proto.Clone(m).(*raftpb.Message), &b)
-			}
+		err := errors.New("unreachable")
+		if n != nil {
+			err = stream(n, m, open, &w.streamed)
 		}
 		if n := t.peer.running(); n != nil {
 			n.SnapshotSent(member.ID(m.GetTo()), err == nil)
 		}
 	})
+}
+
+// stream brings a snapshot to a node, and counts its bytes.
+func stream(
+	n *Node, m *raftpb.Message, open func(w io.Writer, told func() ([]byte, error)) error, bytes *atomic.Int64,
+) error {
+	r, w := io.Pipe()
+	has, taken := make(chan []byte, 1), make(chan error, 1)
+	go func() {
+		err := n.Snapshot(proto.Clone(m).(*raftpb.Message), r, func(b []byte) error {
+			has <- b
+			return nil
+		})
+		r.CloseWithError(cmp.Or(err, io.ErrClosedPipe))
+		taken <- err
+	}()
+	err := open(counter{w, bytes}, func() ([]byte, error) {
+		select {
+		case b := <-has:
+			return b, nil
+		case err := <-taken:
+			taken <- err
+			return nil, cmp.Or(err, io.ErrClosedPipe)
+		}
+	})
+	w.CloseWithError(cmp.Or(err, io.EOF))
+	return errors.Join(err, <-taken)
+}
+
+type counter struct {
+	io.Writer
+	bytes *atomic.Int64
+}
+
+func (c counter) Write(b []byte) (int, error) {
+	n, err := c.Writer.Write(b)
+	c.bytes.Add(int64(n))
+	return n, err
 }
 
 func (t *port) Arrived(member.ID) uint64 { return 0 }

@@ -238,9 +238,9 @@
 // # Bodies in files
 //
 // With Options.Bodies, bodies that do not fit into memory are in Dir/bodies only (package spill), each node's for
-// itself: nothing that members say to each other tells of them. The body files have one owner at a time, the queue's
-// present engine (bodies.begin). The one before is given up by then, and the places that it spilled to behind the
-// snapshot are forgotten: those bodies come again with the entries.
+// itself: members tell each other only of which ids they have bodies there. The body files have one owner at a time,
+// the queue's present engine (bodies.begin). The one before is given up by then, and the places that it spilled to
+// behind the snapshot are forgotten: those bodies come again with the entries.
 //
 // A walk tells of places, and the files are sealed when it ends; their list is in the snapshot. They are removed
 // when nobody refers to them, no list of the current snapshot has them or of one that is read or sent, and they were
@@ -248,10 +248,13 @@
 // that was given up may still make its snapshot current. At a start nothing is removed before the snapshot was read
 // whole.
 //
-// A standby that is above the limit spills before it applies more, and waits while the disk takes nothing. A
-// snapshot is sent with its bodies, which are read twice for it (plain). Without Options.Bodies all bodies are read
-// into memory, and a snapshot is taken without them, so that
-// the files go.
+// A standby that is above the limit spills before it applies more, and waits while the disk takes nothing. Without
+// Options.Bodies all bodies are read into memory, and a snapshot is taken without them, so that the files go.
+//
+// A member with Options.Bodies says so (report), and is asked which bodies it has before it is sent a snapshot that
+// names body files. The applier lists them (bodiesHere): bodies that are in files, as of the last entry that was
+// applied, and that are held there until the snapshot is installed or not needed. A body in memory goes with the
+// standby, so that it does not count. All other members are sent all bodies, which are read twice for it (plain).
 //
 // # Reservations on record
 //

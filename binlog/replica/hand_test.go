@@ -65,7 +65,9 @@ func newHand(t *testing.T, voters int) *hand {
 func (h *hand) Send(m *raftpb.Message) { h.sent = append(h.sent, m) }
 
 // SendSnapshot implements Transport.
-func (h *hand) SendSnapshot(m *raftpb.Message, _ func(io.Writer) error) { h.Send(m) }
+func (h *hand) SendSnapshot(m *raftpb.Message, _ func(io.Writer, func() ([]byte, error)) error) {
+	h.Send(m)
+}
 
 // Arrived implements Transport.
 func (h *hand) Arrived(member.ID) uint64 { return 0 }

@@ -1,12 +1,14 @@
 package replica
 
 import (
+	"context"
 	"errors"
 	"io"
 
 	"go.etcd.io/raft/v3/raftpb"
 
 	"trellis/binlog/replica/snapshot"
+	"trellis/binlog/spill"
 )
 
 // incoming is a snapshot whose files have come from the leader. The goroutine that has
@@ -31,38 +33,74 @@ const (
 )
 
 // Snapshot takes a snapshot that a leader sends: the message, and the stream of
-// package snapshot. It returns when the snapshot is installed, or is not needed.
-func (n *Node) Snapshot(m *raftpb.Message, r io.Reader) error {
+// package snapshot. tell tells the leader which bodies this node has, if the message asks for that. It returns when
+// the snapshot is installed, or is not needed.
+func (n *Node) Snapshot(m *raftpb.Message, r io.Reader, tell func(has []byte) error) (err error) {
 	of := m.GetSnapshot().GetMetadata()
-	meta, path, err := snapshot.Receive(n.opts.FS, n.store.dir, of.GetIndex(), of.GetTerm(), r)
-	if err != nil {
-		return err
+	var bodies *spill.Incoming // nil if all of them come
+	if len(m.GetContext()) > 0 {
+		if bodies, err = n.bodiesHere(); err == nil {
+			err = tell(bodies.IDs.Encode())
+		}
+		if err != nil {
+			return errors.Join(err, n.endBodies(bodies))
+		}
 	}
-	if _, err := io.Copy(io.Discard, r); err != nil { // up to the sender's word that this was all
-		n.removeUnused(path)
-		return err
+	meta, path, err := n.receive(of, r, bodies)
+	if err != nil {
+		return errors.Join(err, n.endBodies(bodies))
 	}
 	m.Snapshot = raftSnapshot(&meta) // the members, too, are those of the files
 	s := &incoming{message: m, meta: meta, path: path, done: make(chan error, 1)}
 	n.inbox.call(func() { n.consensus.arrive(s) })
 	select {
 	case err := <-s.done:
-		n.removeUnused(path)
+		n.removeUnused(path, bodies)
 		return err
 	case <-n.stopped:
 		return ErrClosed
 	}
 }
 
+// receive reads the stream of a snapshot.
+func (n *Node) receive(
+	of *raftpb.SnapshotMetadata, r io.Reader, bodies *spill.Incoming,
+) (meta snapshot.Meta, path string, err error) {
+	if bodies == nil {
+		meta, path, err = snapshot.Receive(n.opts.FS, n.store.dir, of.GetIndex(), of.GetTerm(), r)
+	} else {
+		meta, path, err = snapshot.ReceiveRest(n.opts.FS, n.store.dir, of.GetIndex(), of.GetTerm(), r, bodies)
+	}
+	if err != nil {
+		return meta, "", err
+	}
+	if bodies != nil {
+		n.opts.Log.Info("a snapshot has come, but for the bodies that were here",
+			"entry", meta.Index, "bodies", bodies.Came, "here", bodies.Used)
+	}
+	if _, err := io.Copy(io.Discard, r); err != nil { // up to the sender's word that this was all
+		n.removeUnused(path, bodies)
+		return meta, "", err
+	}
+	return meta, path, nil
+}
+
 // removeUnused removes a snapshot that was received, unless it is the current one. While this
 // node takes one of its own, which may be of the same entry, it stays for store.setCurrent to
-// remove.
-func (n *Node) removeUnused(path string) {
-	if !n.applier.walkLock.TryLock() {
-		return
+// remove, but for one with bodies here: the end of that is waited for, since it may make this one current, and after
+// that nobody holds them.
+func (n *Node) removeUnused(path string, bodies *spill.Incoming) {
+	for !n.applier.walkLock.TryLock() {
+		if bodies == nil || n.pause(context.Background(), freshTime) != nil {
+			return
+		}
 	}
 	defer n.applier.walkLock.Unlock()
-	if err := n.store.remove(path); err != nil {
+	err := n.store.remove(path)
+	if err == nil {
+		err = n.endBodies(bodies)
+	}
+	if err != nil {
 		n.opts.Log.Warn("a snapshot that was not wanted stays", "dir", path, "error", err)
 	}
 }

@@ -144,8 +144,8 @@ type Transport interface {
 	// Send sends a message to the member m.To. Nobody changes m any more.
 	Send(m *raftpb.Message)
 	// SendSnapshot sends what open writes, and then m. Handler.SnapshotSent tells the
-	// end.
-	SendSnapshot(m *raftpb.Message, open func(w io.Writer) error)
+	// end. If m has a context, open learns from told what the receiver has.
+	SendSnapshot(m *raftpb.Message, open func(w io.Writer, told func() ([]byte, error)) error)
 	// Arrived is how many bytes have come from a member by way of appends since some time, with
 	// those of messages that are not complete.
 	Arrived(from member.ID) uint64

@@ -293,7 +293,8 @@ func (c *consensus) handle(rd raft.Ready) {
 
 func (c *consensus) send(m *raftpb.Message) {
 	if m.GetType() == raftpb.MsgSnap {
-		c.node.sendSnapshot(m)
+		told, ok := c.reports[m.GetTo()]
+		c.node.sendSnapshot(m, told, ok)
 		return
 	}
 	if m.GetType() == raftpb.MsgApp && c.postpone(m) {

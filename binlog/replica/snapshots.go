@@ -10,6 +10,7 @@ import (
 	"trellis/binlog/replica/entrylog"
 	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/snapshot"
+	"trellis/binlog/spill"
 )
 
 // retain drops the log up to the current snapshot. Entries that a live follower still
@@ -50,38 +51,62 @@ func (n *Node) offer() (*raftpb.Snapshot, error) {
 	return raftSnapshot(&meta), nil
 }
 
-// sendSnapshot sends the snapshot that raft wants sent.
-func (n *Node) sendSnapshot(m *raftpb.Message) {
-	of := m.GetSnapshot().GetMetadata()
-	meta, path := n.store.hold()
-	send := func(plain *snapshot.Meta) {
-		n.transport.SendSnapshot(m, func(w io.Writer) error {
+// askBodies is the context of a MsgSnap whose receiver is to say first which bodies it has.
+const askBodies = "bodies"
+
+// sendSnapshot sends the snapshot that raft wants sent to a member that has told r of itself, if it has.
+func (n *Node) sendSnapshot(m *raftpb.Message, r report, told bool) {
+	to := member.ID(m.GetTo())
+	switch spilled := len(n.store.current().Files) > 0; {
+	case !spilled:
+		n.stream(m, nil)
+	case !told: // raft wants it again when the member has
+		n.SnapshotSent(to, false)
+	case r.bodies:
+		m.Context = []byte(askBodies)
+		n.stream(m, nil)
+	default:
+		n.disk.Go(func() { // the receiver would not wait for so long
 			meta, path := n.store.hold()
 			defer n.store.release(path)
-			if err := isCurrent(&meta, of); err != nil {
-				return err
+			plain, err := n.plain(path, &meta)
+			if err == nil {
+				n.stream(m, plain)
+			} else if !n.ended() {
+				n.opts.Log.Warn("a snapshot was not sent", "peer", to, "error", err)
+				n.SnapshotSent(to, false)
 			}
-			return n.sendFrom(path, &meta, plain, n.pace(of.GetIndex(), w))
 		})
 	}
-	if len(meta.Files) == 0 {
-		n.store.release(path)
-		send(nil)
-		return
-	}
-	n.disk.Go(func() { // the receiver would not wait for so long
+}
+
+// stream sends the current snapshot, if it is that of the message. plain is what plain has told of it.
+func (n *Node) stream(m *raftpb.Message, plain *snapshot.Meta) {
+	of := m.GetSnapshot().GetMetadata()
+	n.transport.SendSnapshot(m, func(w io.Writer, told func() ([]byte, error)) error {
+		meta, path := n.store.hold()
 		defer n.store.release(path)
-		plain, err := n.plain(path, &meta)
-		if err == nil {
-			send(plain)
-		} else if !n.ended() {
-			n.opts.Log.Warn("a snapshot was not sent", "peer", member.ID(m.GetTo()), "error", err)
-			n.SnapshotSent(member.ID(m.GetTo()), false)
+		if err := isCurrent(&meta, of); err != nil {
+			return err
 		}
+		if len(m.GetContext()) == 0 {
+			return n.sendFrom(path, &meta, plain, n.pace(of.GetIndex(), w))
+		}
+		list, err := told()
+		if err != nil {
+			return err
+		}
+		has, err := spill.DecodeIDs(list)
+		if err != nil {
+			return err
+		}
+		r := n.bodies.reader(meta.Files)
+		err = snapshot.SendRest(n.opts.FS, path, r, &has, n.pace(of.GetIndex(), w))
+		return errors.Join(err, r.Close())
 	})
 }
 
-// sendFrom sends a snapshot that is held; plain is what plain has told of it.
+// sendFrom sends a snapshot that is held, with all bodies; plain is what plain has told of it.
 func (n *Node) sendFrom(path string, meta, plain *snapshot.Meta, w io.Writer) (err error) {
 	if len(meta.Files) == 0 {
 		return snapshot.Send(n.opts.FS, path, w)
@@ -91,8 +116,8 @@ func (n *Node) sendFrom(path string, meta, plain *snapshot.Meta, w io.Writer) (e
 	return snapshot.SendPlain(n.opts.FS, path, plain, r, w)
 }
 
-// plain is the description that a snapshot, which is held, has when it is sent; nil if that is its own. All of it is
-// read if it has bodies in body files.
+// plain is the description that a snapshot, which is held, has when it is sent with all bodies; nil if that is its own.
+// All of it is read if it has bodies in body files.
 func (n *Node) plain(path string, meta *snapshot.Meta) (*snapshot.Meta, error) {
 	if len(meta.Files) == 0 {
 		return nil, nil

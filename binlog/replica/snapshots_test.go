@@ -284,7 +284,7 @@ func TestASnapshotThatIsNotWantedIsRemoved(t *testing.T) {
 	if err := cmp.Or(isCurrent(&held, m.GetSnapshot().GetMetadata()), from.sendFrom(path, &held, nil, &b)); err != nil {
 		t.Fatal(err)
 	}
-	if err := to.running().Snapshot(m, &b); err != nil {
+	if err := to.running().Snapshot(m, &b, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := to.running().Status().Snapshot; got == meta.Index {

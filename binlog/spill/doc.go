@@ -84,8 +84,6 @@
 //
 // # What is missing
 //
-//   - A follower is sent all bodies, and not only those that it lacks: the snapshot is read twice for it, once before
-//     the first byte, because a stream begins with the checksums of what follows.
 //   - A standby whose disk is full goes on to apply what its log has, and grows by that, since its log becomes shorter
 //     only so. While it loads it waits.
 //   - A member that cannot read a body when it starts without a limit does not start. With one it starts.

@@ -185,9 +185,9 @@
 // A stream is a description of version 1, then the bytes of the segments in order, then "DONE" and
 // the CRC of the stream up to there (4 bytes).
 //
-// A stream of the rest, by SendRest, is a description as it is on the sender's disk, then parts, then "DONE" and the CRC
-// as above. Nothing but index and term of its entry, what was used up to that, the version, and the members are the
-// receiver's: files and sizes are its own. A part has a head of 8 bytes:
+// A stream of the rest, by SendRest, is a description as it is on the sender's disk, then parts, then "DONE" and the
+// CRC as above. The receiver's snapshot has the description's, but for files, segments and sizes, which are its own. A
+// part has a head of 8 bytes:
 //
 //	0  1  kind
 //	1  3  zero
@@ -213,10 +213,10 @@
 // one record, to write.
 //
 // A job with its body in a body file takes 48 bytes usually, and 8 more wherever the file is another one than that of
-// the job before. SendPlain needs the snapshot and these bodies to be read twice, and no disk. SendRest reads the snapshot
-// once, and of the bodies those that it sends, 4 MiB of records at a time in the order of their places: besides these it
-// needs 2 MiB for records, and a set of the ids that it has sent. A job takes 48 bytes of the stream usually, and its
-// record if its body is sent. ReceiveRest needs what a Writer does, and a part.
+// the job before. SendPlain needs the snapshot and these bodies to be read twice, and no disk. SendRest reads the
+// snapshot once, and of the bodies those that it sends, 4 MiB of records at a time in the order of their places: a few
+// times that it needs, and a set of the ids that it has sent. In its stream a job takes 48 bytes usually, or its record
+// if the body is sent. ReceiveRest needs what a Writer does, a part, and the same set.
 //
 // A snapshot takes the size of all other full records, as the binlog does, and what was changed
 // during the walk. The one before stays until Prune.

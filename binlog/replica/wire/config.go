@@ -55,8 +55,9 @@ type Handler interface {
 	// Snapshot takes a snapshot: it reads r up to io.EOF, makes what it has read durable,
 	// and passes m to raft. An error is what the sender reports. One call is made at a
 	// time. Reads fail if nothing comes for a while, if a newer stream comes in, and at
-	// Close.
-	Snapshot(m *raftpb.Message, r io.Reader) error
+	// Close. If m has a context the sender waits for what tell is given, once and before r is read: MaxHas bytes at
+	// most.
+	Snapshot(m *raftpb.Message, r io.Reader, tell func(has []byte) error) error
 
 	// Unreachable tells that a message to a member was lost. Unlike the others it may be
 	// called from within Send. It must not block.
@@ -131,6 +132,9 @@ var usual = timing{
 
 	farewell: 200 * time.Millisecond,
 }
+
+// MaxHas is how many bytes a receiver may tell the sender of a snapshot.
+const MaxHas = 40 << 20
 
 // Bounds of what others can make a node hold.
 const (

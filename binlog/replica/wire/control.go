@@ -112,7 +112,7 @@ func (t *Transport) serveControl(c net.Conn, from Caller) error {
 	_ = c.SetReadDeadline(time.Time{})
 	idle, begin := context.WithCancel(ctx)
 	pulses := t.pulse(idle, tc)
-	stream := &controlStream{begin: func() { begin(); <-pulses }, w: chunkWriter{w: w}}
+	stream := &controlStream{begin: func() { begin(); <-pulses }, w: chunkWriter{w: w, kind: kindChunk}}
 	gone := make(chan struct{})
 	go func() { // notices that the asking side has gone
 		defer close(gone)

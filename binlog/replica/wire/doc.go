@@ -9,7 +9,7 @@
 //	t.Identify(cluster, self)
 //	t.SetPeers(index, members)                 // connects; again whenever the members change
 //	t.Send(m)                                  // what raft wants sent
-//	t.SendSnapshot(m, write)                   // a MsgSnap with its files
+//	t.SendSnapshot(m, write)                   // a MsgSnap with its files, or with what its receiver lacks of them
 //	k, err := t.DialTrunk(ctx, leader, hello)  // the leader's Handler.Trunk gets the other end
 //	err = t.Close()
 //
@@ -140,12 +140,14 @@
 //	1 message   40 MiB   a raft message: on a lane, and the first frame of a snapshot stream
 //	2 pulse     0        the sender lives
 //	3 chunk     64 KiB   the next bytes of a snapshot stream, or of the one before a response
-//	4 end       0        the snapshot stream is whole
+//	4 end       0        the snapshot stream is whole; by its receiver, all of what it has was told
 //	5 done      512      by who takes a snapshot or a trunk: taken if empty, or the reason why not
 //	6 request   1 MiB    a control request, by the side that has dialled
 //	7 response  1 MiB    its response
 //	8 error     512      a text instead of a response
 //	9 trunk     32 KiB   what a loop of a gateway and the leader say: see package trunk of the reactor
+//	11 has      64 KiB   by who takes a snapshot whose message has a context, before what comes: the next bytes of what
+//	                     it has, up to an "end"; the sender waits for that
 //	10 begin    24       by the side that has dialled for a trunk, which waits for the answer:
 //	                     0 2 latest version of what kind 9 carries that it speaks; 2 2 zero; 4 4 number of the
 //	                     loop; 8 8 nonce of its process; 16 8 its dials so far, this one included; none is 0
@@ -178,8 +180,8 @@
 // that are larger go to the system from where they are. A message that comes in takes an
 // allocation, one with an entry two. A lane queues at most 16 MiB or 4,096 messages, or a
 // single larger one, beside those that it is writing, which may be as many. At a time 16
-// control requests and 4 snapshot streams are served, of which one is taken. Names of hosts
-// are looked up at each attempt to connect.
+// control requests and 4 snapshot streams are served, of which one is taken. What a receiver has is 40 MiB at most.
+// Names of hosts are looked up at each attempt to connect.
 //
 // Without TLS all addresses have to be on loopback (ErrPlain), where anybody on the machine
 // may be a member.

@@ -25,6 +25,7 @@ const (
 	kindError                    // a text instead of a response
 	_                            // what a trunk carries: see package trunk of the reactor
 	kindTrunk                    // what a loop says of itself when it begins a trunk
+	kindHas                      // a part of what the receiver of a snapshot has
 	kinds
 )
 
@@ -49,6 +50,7 @@ var maxPayload = [kinds]uint32{
 	kindResponse: MaxControl,
 	kindError:    maxText,
 	kindTrunk:    trunkHelloSize,
+	kindHas:      maxChunk,
 }
 
 const (

@@ -69,6 +69,7 @@ type node struct {
 	sent    chan bool            // of SnapshotSent
 	callers chan Caller          // of Control; nil if nobody wants to know
 	take    func(m *raftpb.Message, r io.Reader) error
+	has     []byte // what it tells before it takes a snapshot; nil: nothing
 	control func(ctx context.Context, req []byte) ([]byte, error)
 	trunk   func(from member.Member, h TrunkHello) (func(*Trunk), error)
 	streams func(req []byte, stream io.Writer) ([]byte, error) // instead of control, if it is set
@@ -89,7 +90,14 @@ func (n *node) Message(m *raftpb.Message) {
 	n.messages = append(n.messages, m)
 }
 
-func (n *node) Snapshot(m *raftpb.Message, r io.Reader) error { return n.take(m, r) }
+func (n *node) Snapshot(m *raftpb.Message, r io.Reader, tell func([]byte) error) error {
+	if n.has != nil {
+		if err := tell(n.has); err != nil {
+			return err
+		}
+	}
+	return n.take(m, r)
+}
 
 func (n *node) Unreachable(id member.ID) {
 	n.mu.Lock()

@@ -51,7 +51,7 @@ func TestAMemberThatANodeHasNotHeardOfSendsASnapshot(t *testing.T) {
 	}})
 	snap := message(raftpb.MsgSnap, ns[0], ns[1])
 	snap.Snapshot = &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: new(uint64(8)), Term: new(uint64(3))}}
-	ns[0].tr.SendSnapshot(snap, func(w io.Writer) error {
+	ns[0].tr.SendSnapshot(snap, func(w io.Writer, _ func() ([]byte, error)) error {
 		_, err := w.Write(make([]byte, 100_000))
 		return err
 	})

@@ -45,8 +45,9 @@ var errSuperseded = errors.New("a newer snapshot is sent")
 // goroutine and a connection of its own. open writes the files; its writes block when the
 // member is slow, and fail when the transfer has failed. Handler.SnapshotSent tells the
 // end, once. A later call for the same member ends the transfer before without that:
-// raft waits for the later one.
-func (t *Transport) SendSnapshot(m *raftpb.Message, open func(w io.Writer) error) {
+// raft waits for the later one. If m has a context, open waits with told for what the member says in answer to it,
+// before it writes.
+func (t *Transport) SendSnapshot(m *raftpb.Message, open func(w io.Writer, told func() ([]byte, error)) error) {
 	id := member.ID(m.GetTo())
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,7 +91,8 @@ func (t *Transport) SendSnapshot(m *raftpb.Message, open func(w io.Writer) error
 
 // stream is a transfer, from the dialling to the member's word that it has the snapshot.
 func (t *Transport) stream(
-	ctx context.Context, h hello, to member.Member, m *raftpb.Message, write func(w io.Writer) error,
+	ctx context.Context, h hello, to member.Member, m *raftpb.Message,
+	write func(w io.Writer, told func() ([]byte, error)) error,
 ) error {
 	tm := &t.timing
 	c, err := open(ctx, t.client(), tm.greet, to.Addr, h)
@@ -100,16 +102,30 @@ func (t *Transport) stream(
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer until(ctx, c)()
-	answer := make(chan error, 1)
+	answer, has := make(chan error, 1), make(chan []byte, 1)
+	if len(m.GetContext()) == 0 {
+		has = nil
+	}
 	go func() {
-		err := readDone(&timedConn{c, tm.dead, 0})
+		err := readDone(&timedConn{c, tm.dead, 0}, has)
 		answer <- err
 		cancel(err) // ends the writing if it goes on
 	}()
-	w := &chunkWriter{w: newFrameWriter(&timedConn{c, 0, tm.stall}, bufSize)}
+	w := &chunkWriter{w: newFrameWriter(&timedConn{c, 0, tm.stall}, bufSize), kind: kindChunk}
+	told := func() ([]byte, error) {
+		if err := w.w.w.Flush(); err != nil {
+			return nil, err
+		}
+		select {
+		case b := <-has:
+			return b, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 	err = w.w.message(m)
 	if err == nil {
-		err = write(w)
+		err = write(w, told)
 	}
 	if err == nil {
 		err = w.w.frame(kindEnd, nil)
@@ -134,9 +150,13 @@ func (t *Transport) stream(
 	return err
 }
 
-// readDone waits for the receiver's word.
-func readDone(c io.Reader) error {
+// readDone waits for the receiver's word. Before that it may tell what it has, unless has is nil.
+func readDone(c io.Reader, has chan<- []byte) error {
 	r := newFrameReader(c, 1<<10, kindDone, kindPulse)
+	if has != nil {
+		r = newFrameReader(c, bufSize, kindDone, kindPulse, kindHas, kindEnd)
+	}
+	var told []byte
 	for {
 		switch k, payload, err := r.next(); {
 		case errors.Is(err, os.ErrDeadlineExceeded):
@@ -147,6 +167,17 @@ func readDone(c io.Reader) error {
 			return &RemoteError{printable(payload)}
 		case k == kindDone:
 			return nil
+		case k == kindHas && len(told)+len(payload) > MaxHas:
+			return malformed("a member that has too much")
+		case k == kindHas:
+			told = append(told, payload...)
+		case k == kindEnd:
+			select {
+			case has <- told:
+			default:
+				return malformed("a member that tells twice what it has")
+			}
+			told = nil
 		}
 	}
 }
@@ -154,13 +185,14 @@ func readDone(c io.Reader) error {
 // chunkWriter makes frames of what is written to a stream.
 type chunkWriter struct {
 	w     *frameWriter
+	kind  kind
 	bytes int64
 }
 
 func (c *chunkWriter) Write(b []byte) (n int, err error) {
 	for len(b) > 0 {
 		chunk := b[:min(len(b), maxChunk)]
-		if err := c.w.frame(kindChunk, chunk); err != nil {
+		if err := c.w.frame(c.kind, chunk); err != nil {
 			return n, err
 		}
 		n += len(chunk)
@@ -183,11 +215,23 @@ func (t *Transport) takeSnapshot(c net.Conn, from member.ID) error {
 	tm := &t.timing
 	tc := &timedConn{c, tm.stall, tm.stall}
 	ctx, cancel := context.WithCancel(t.ctx)
-	defer cancel()
 	pulses := t.pulse(ctx, tc)
-	err := t.take(tc, from)
-	cancel()
-	<-pulses
+	quiet := func() {
+		cancel()
+		<-pulses
+	}
+	err := t.take(tc, from, func(has []byte) error {
+		quiet()
+		w := chunkWriter{w: newFrameWriter(tc, bufSize), kind: kindHas}
+		_, err := w.Write(has)
+		if err == nil {
+			err = w.w.frame(kindEnd, nil)
+		}
+		ctx, cancel = context.WithCancel(t.ctx)
+		pulses = t.pulse(ctx, tc)
+		return err
+	})
+	quiet()
 	text := ""
 	if err != nil {
 		text = cut(err.Error())
@@ -204,7 +248,7 @@ func (t *Transport) takeSnapshot(c net.Conn, from member.ID) error {
 // lingerBytes is what a sender may have on its way when it learns that the stream ends.
 const lingerBytes = 16 << 20
 
-func (t *Transport) take(c *timedConn, from member.ID) error {
+func (t *Transport) take(c *timedConn, from member.ID, tell func([]byte) error) error {
 	r := &chunkReader{r: newFrameReader(c, bufSize, kindMessage, kindChunk, kindEnd)}
 	k, payload, err := r.r.next()
 	if err != nil {
@@ -227,7 +271,7 @@ func (t *Transport) take(c *timedConn, from member.ID) error {
 	if err := t.turn(s); err != nil {
 		return err
 	}
-	err = t.cfg.Handler.Snapshot(m, r)
+	err = t.cfg.Handler.Snapshot(m, r, tell)
 	if err == nil && !r.ended {
 		err = errors.New("the snapshot was not read to its end")
 	}

@@ -65,7 +65,7 @@ func TestASnapshotArrivesWhole(t *testing.T) {
 			return err
 		})
 		m := snapshotOf(ns[0], ns[1])
-		ns[0].tr.SendSnapshot(m, func(w io.Writer) error {
+		ns[0].tr.SendSnapshot(m, func(w io.Writer, _ func() ([]byte, error)) error {
 			for b := want; len(b) > 0; b = b[min(len(b), 100_000):] {
 				if n, err := w.Write(b[:min(len(b), 100_000)]); err != nil || n != min(len(b), 100_000) {
 					t.Errorf("%d, %v", n, err)
@@ -90,7 +90,7 @@ func TestASenderThatFailsLeavesTheReceiverWithoutAnEnd(t *testing.T) {
 		took <- err
 		return err
 	})
-	ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(w io.Writer) error {
+	ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(w io.Writer, _ func() ([]byte, error)) error {
 		_, _ = w.Write([]byte("some"))
 		return errors.New("the disk is broken")
 	})
@@ -112,7 +112,7 @@ func TestAReceiverThatFailsEndsTheTransferAndSaysWhy(t *testing.T) {
 		strings.Repeat("long ", maxText/5-1): func(*raftpb.Message, io.Reader) error { return errors.New(strings.Repeat("long ", 1000)) },
 	} {
 		ns := taking(t, setup{timing: patient}, take)
-		ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(w io.Writer) error {
+		ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(w io.Writer, _ func() ([]byte, error)) error {
 			for {
 				if _, err := w.Write(make([]byte, 100_000)); err != nil {
 					return err
@@ -129,7 +129,7 @@ func TestATransferThroughACutIsReported(t *testing.T) {
 	defer net.Close()
 	ns := taking(t, setup{timing: patient, net: net}, discard)
 	defer func() { _ = ns[1].tr.Close() }()
-	ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(w io.Writer) error {
+	ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(w io.Writer, _ func() ([]byte, error)) error {
 		_, err := w.Write(make([]byte, 1<<20))
 		net.Cut("n1", "n2")
 		for err == nil {
@@ -157,7 +157,7 @@ func TestATransferThatStandsStillIsReported(t *testing.T) {
 				return err
 			})
 		send := func() {
-			ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(w io.Writer) error {
+			ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(w io.Writer, _ func() ([]byte, error)) error {
 				for {
 					if _, err := w.Write(make([]byte, 1<<20)); err != nil {
 						return err
@@ -190,7 +190,7 @@ func TestASenderThatDoesNotGoOnIsGivenUp(t *testing.T) {
 	t.Parallel()
 	ns := taking(t, setup{timing: patient.but(func(tm *timing) { tm.stall = 2 * time.Second })}, discard)
 	gone := make(chan struct{})
-	ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(w io.Writer) error {
+	ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(w io.Writer, _ func() ([]byte, error)) error {
 		_, err := w.Write([]byte("some"))
 		<-gone
 		return err
@@ -208,7 +208,7 @@ func TestAReceiverThatDoesNotFinishIsGivenUp(t *testing.T) {
 		<-release // its disk hangs
 		return err
 	})
-	ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(io.Writer) error { return nil })
+	ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(io.Writer, func() ([]byte, error)) error { return nil })
 	ns[0].logs("the member did not finish in time")
 	once(t, ns[0], false)
 	close(release)
@@ -253,7 +253,7 @@ func TestAReceiverThatTakesLongIsWaitedFor(t *testing.T) {
 		}
 	}})
 	meet(t, ns...)
-	ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(io.Writer) error { return nil })
+	ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(io.Writer, func() ([]byte, error)) error { return nil })
 	once(t, ns[0], true)
 }
 
@@ -281,14 +281,14 @@ func TestALaterTransferEndsTheEarlierOneWithoutAWord(t *testing.T) {
 	}
 	for range maxStreams - 1 { // a transfer that has ended may still have its place at the receiver
 		begun := make(chan struct{})
-		ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(w io.Writer) error {
+		ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(w io.Writer, _ func() ([]byte, error)) error {
 			_, _ = w.Write([]byte("some"))
 			close(begun)
 			return endless(w)
 		})
 		<-begun
 	}
-	ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(w io.Writer) error {
+	ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(w io.Writer, _ func() ([]byte, error)) error {
 		_, err := w.Write([]byte("the last one"))
 		return err
 	})
@@ -305,11 +305,11 @@ func TestASnapshotOfAnEarlierTermDoesNotEndOneOfALaterTerm(t *testing.T) {
 		}
 	}})
 	meet(t, ns...)
-	ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(io.Writer) error { return nil })
+	ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(io.Writer, func() ([]byte, error)) error { return nil })
 	<-begun
 	old := snapshotOf(ns[2], ns[1])
 	old.Term = new(uint64(4))
-	ns[2].tr.SendSnapshot(old, func(io.Writer) error { return nil })
+	ns[2].tr.SendSnapshot(old, func(io.Writer, func() ([]byte, error)) error { return nil })
 	once(t, ns[2], false)
 	ns[2].logs("a snapshot of a later term comes in")
 	close(release)
@@ -327,7 +327,7 @@ func TestATransferToAStrangerIsReported(t *testing.T) {
 func TestATransferToAMemberThatIsRemovedIsReported(t *testing.T) {
 	ns := taking(t, setup{timing: patient}, discard)
 	begun := make(chan struct{})
-	ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(w io.Writer) error {
+	ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(w io.Writer, _ func() ([]byte, error)) error {
 		_, err := w.Write([]byte("some"))
 		close(begun)
 		for err == nil {
@@ -359,7 +359,7 @@ func TestSnapshotStreamsThatNoMemberSendsAreRefused(t *testing.T) {
 		if _, err := c.Write(b); err != nil {
 			t.Fatal(err)
 		}
-		if err := readDone(c); err == nil || !strings.Contains(err.Error(), name) {
+		if err := readDone(c, nil); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v, want %q", err, name)
 		}
 		_ = c.Close()
@@ -547,5 +547,92 @@ func TestCallToWhatIsNoNodeFails(t *testing.T) {
 	}
 	if _, err := Call(t.Context(), asks(nil), "192.0.2.1:1", nil); !errors.Is(err, ErrPlain) {
 		t.Errorf("off loopback without TLS: %v", err)
+	}
+}
+
+// A sender whose message has a context is told what the receiver has before it writes.
+func TestASenderIsToldWhatTheReceiverHas(t *testing.T) {
+	for _, size := range []int{1, maxChunk + 1, 3 << 20} {
+		want := bytes.Repeat([]byte("has"), size/3+1)[:size]
+		var sent, got []byte
+		ns := taking(t, setup{timing: patient}, func(_ *raftpb.Message, r io.Reader) (err error) {
+			got, err = io.ReadAll(r)
+			return err
+		})
+		ns[1].has = want
+		m := snapshotOf(ns[0], ns[1])
+		m.Context = []byte("bodies")
+		ns[0].tr.SendSnapshot(m, func(w io.Writer, told func() ([]byte, error)) (err error) {
+			if sent, err = told(); err == nil {
+				_, err = w.Write([]byte("the rest"))
+			}
+			return err
+		})
+		once(t, ns[0], true)
+		if !bytes.Equal(sent, want) || string(got) != "the rest" {
+			t.Errorf("%d bytes are told of %d, and %q comes", len(sent), size, got)
+		}
+	}
+}
+
+// A receiver that cannot tell what it has says why, and one that tells it twice or tells too much is not heard.
+func TestASenderThatIsToldNothingEndsTheTransfer(t *testing.T) {
+	ns := taking(t, setup{timing: patient}, func(*raftpb.Message, io.Reader) error { return errors.New("the queue serves") })
+	m := snapshotOf(ns[0], ns[1])
+	m.Context = []byte("bodies")
+	ns[0].tr.SendSnapshot(m, func(_ io.Writer, told func() ([]byte, error)) error {
+		_, err := told()
+		return err
+	})
+	ns[0].logs("the queue serves")
+	once(t, ns[0], false)
+
+	part, end := encodeFrame(kindHas, make([]byte, maxChunk)), encodeFrame(kindEnd, nil)
+	for what, b := range map[string][]byte{
+		"twice":    bytes.Join([][]byte{part, end, part, end}, nil),
+		"too much": bytes.Repeat(part, MaxHas/maxChunk+1),
+	} {
+		if err := readDone(bytes.NewReader(b), make(chan []byte, 1)); !errors.Is(err, errFrame) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := readDone(bytes.NewReader(part), nil); !errors.Is(err, errFrame) {
+		t.Errorf("without being asked: %v", err)
+	}
+}
+
+// A receiver lives for the sender when it has told what it has, as before.
+func TestAReceiverPulsesWhenItHasTold(t *testing.T) {
+	done := make(chan struct{})
+	ns := taking(t, setup{timing: patient}, func(*raftpb.Message, io.Reader) error {
+		<-done
+		return errors.New("that was all")
+	})
+	ns[1].has = make([]byte, 2*maxChunk)
+	c, err := dialAs(t, ns[1], helloOf(purposeSnapshot, ns[0], ns[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := snapshotOf(ns[0], ns[1])
+	w := newFrameWriter(c, bufSize)
+	if err := errors.Join(w.message(m), w.w.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	r := newFrameReader(c, bufSize, kindDone, kindPulse, kindHas, kindEnd)
+	for want := []kind{kindHas, kindHas, kindEnd, kindPulse, kindPulse, kindDone}; len(want) > 0; {
+		k, _, err := r.next()
+		switch {
+		case err != nil || k != want[0] && k != kindPulse:
+			t.Fatalf("kind %d, not %d, %v", k, want[0], err)
+		case k == want[0]:
+			want = want[1:]
+		}
+		if len(want) == 1 && k == kindPulse {
+			select {
+			case <-done:
+			default:
+				close(done)
+			}
+		}
 	}
 }

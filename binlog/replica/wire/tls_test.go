@@ -43,7 +43,7 @@ func TestMembersTalkOverTLS(t *testing.T) {
 	if _, err := Call(t.Context(), asks(nil), ns[2].self.Addr, []byte("{}")); err == nil || !strings.Contains(err.Error(), "does it use TLS, and this node not?") {
 		t.Errorf("a request without TLS: %v", err)
 	}
-	ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(w io.Writer) error {
+	ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(w io.Writer, _ func() ([]byte, error)) error {
 		_, err := w.Write(make([]byte, 1<<20))
 		return err
 	})

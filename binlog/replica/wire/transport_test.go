@@ -607,7 +607,7 @@ func TestCloseEndsWhateverGoesOn(t *testing.T) {
 	}})
 	meet(t, ns...)
 	begun := make(chan struct{})
-	ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(w io.Writer) error {
+	ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(w io.Writer, _ func() ([]byte, error)) error {
 		_, err := w.Write([]byte("some"))
 		close(begun)
 		for err == nil {

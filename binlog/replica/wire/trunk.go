@@ -337,5 +337,5 @@ func sayTrunk(c net.Conn, th *TrunkHello) error {
 	if _, err := io.ReadFull(c, whole); err != nil {
 		return fmt.Errorf("the connection ended: %w", err)
 	}
-	return readDone(io.MultiReader(bytes.NewReader(whole), c))
+	return readDone(io.MultiReader(bytes.NewReader(whole), c), nil)
 }

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,6 +42,7 @@ type rig struct {
 	every   int64                // bytes of entries between snapshots; 0 for the default
 	mono    func() time.Duration // nil is the system's
 	disks   map[int]*faultfs.FS  // of all members; nil if they are on the machine's
+	rests   atomic.Int64         // snapshots that came without the bodies that were there
 }
 
 // running is a member that runs.
@@ -144,7 +146,14 @@ func (r *rig) start(i int, nodes []member.Node, l net.Listener) {
 	r.t.Helper()
 	self := r.nodes[i]
 	r.net.listens(self.Addr, l.Addr())
-	log := slog.New(slog.NewTextHandler(r.t.Output(), nil))
+	log := slog.New(slog.NewTextHandler(r.t.Output(), &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.MessageKey && strings.Contains(a.Value.String(), "but for the bodies that were here") {
+				r.rests.Add(1)
+			}
+			return a
+		},
+	}))
 	hang := make(chan chan struct{}, 1)
 	q := NewQueue(QueueConfig{
 		Engine: engine.Config{MaxJobSize: 1 << 16, Limits: engine.Limits{Bodies: r.bodies}, Info: engine.Info{Usage: func() (user, system time.Duration) {

@@ -343,11 +343,11 @@ func (h handler) Message(msg *raftpb.Message) {
 }
 
 // Snapshot implements wire.Handler.
-func (h handler) Snapshot(msg *raftpb.Message, r io.Reader) error {
+func (h handler) Snapshot(msg *raftpb.Message, r io.Reader, tell func(has []byte) error) error {
 	if !h.m.join() {
 		return errNotYet
 	}
-	return h.m.node.Load().Snapshot(msg, r)
+	return h.m.node.Load().Snapshot(msg, r, tell)
 }
 
 // Unreachable implements wire.Handler.

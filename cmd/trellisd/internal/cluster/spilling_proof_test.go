@@ -206,3 +206,45 @@ func TestMembersWhoseBodiesLeaveMemoryLoseNone(t *testing.T) {
 	r.all()
 	r.takeCold(s, jobs, seen)
 }
+
+// A member that was away for longer than the logs go back is sent the bodies that it lacks; one that is new, all of them
+// into its files; one without the limit, all of them. In the middle of it the leader is another one.
+func TestAMemberThatWasAwayIsSentTheBodiesThatItLacks(t *testing.T) {
+	t.Parallel()
+	r := coldRig(t, nil)
+	r.all()
+	jobs := 1200
+	r.putCold(0, 0, jobs)
+	r.equal()
+	for i := range r.runs {
+		r.coldSnapshot(i)
+	}
+	l, _ := r.leader(-1)
+	away := r.others(l)[0]
+	for _, limit := range []int64{coldLimit, 0} {
+		if err := r.stop(away); err != nil {
+			t.Fatal(err)
+		}
+		before := r.rests.Load()
+		l, _ = r.leader(away)
+		logs := func() uint64 { return r.node(l).Status().Snapshot }
+		was := logs()
+		r.eventually("a log that goes not so far back", func() bool {
+			r.putCold(l, jobs, jobs+1500)
+			jobs += 1500
+			return logs() > was+100
+		})
+		if limit > 0 {
+			r.transfer(l)
+		}
+		r.bodies = limit
+		r.start(away, nil, listenLocally(t))
+		r.eventually("it is there again", func() bool { return r.node(away) != nil && r.queues[away].Present() != nil })
+		r.equal()
+		if n := r.rests.Load() - before; (n > 0) != (limit > 0) {
+			t.Errorf("%d snapshots came without bodies, with a limit of %d", n, limit)
+		}
+	}
+	seen := map[int]bool{}
+	r.takeCold(away, jobs, seen)
+}
