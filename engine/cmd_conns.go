@@ -48,12 +48,7 @@ func (d *describing) turn(s *Session, now Time, out *Output) Outcome {
 		out.Reply(codec.ReplyNotFound) // it has gone, or is none of the client's business
 		return Done
 	}
-	out.DependOn(d.pos)
-	out.Buf = codec.AppendOKLine(out.Buf, len(listHead)+len(d.text))
-	out.Buf = append(out.Buf, listHead...)
-	out.Buf = append(out.Buf, d.text...)
-	out.Buf = append(out.Buf, "\r\n"...)
-	return Done
+	return listingText(d.text, d.pos).turn(s, now, out)
 }
 
 // kickConn ends a connection. When it is answered, the session is closed, and what it had
@@ -126,7 +121,12 @@ func (li *listingConns) turn(s *Session, now Time, out *Output) Outcome {
 		}
 		li.gathered = true
 	}
-	return (&listing{items: &textItems{li.text}, size: len(li.text), pos: li.pos}).turn(s, now, out)
+	return listingText(li.text, li.pos).turn(s, now, out)
+}
+
+// listingText is a list whose items are known, and depend on pos.
+func listingText(text []byte, pos journal.Pos) *listing {
+	return &listing{items: &textItems{text}, size: len(text), pos: pos}
 }
 
 // take adds the connections that were described to the list. The first that does not fit

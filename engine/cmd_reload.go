@@ -1,7 +1,5 @@
 package engine
 
-import "trellis/codec"
-
 // reload has the server load files again, and waits for what comes of it.
 func (s *Session) reload() Outcome {
 	c := &rollCall{asker: s} // of nobody: the asker goes on when it comes back
@@ -21,10 +19,6 @@ func (s *Session) reload() Outcome {
 // reloading is a reload that is under way elsewhere.
 type reloading rollCall
 
-func (r *reloading) turn(_ *Session, _ Time, out *Output) Outcome {
-	out.Buf = codec.AppendOKLine(out.Buf, len(listHead)+len(r.text))
-	out.Buf = append(out.Buf, listHead...)
-	out.Buf = append(out.Buf, r.text...)
-	out.Buf = append(out.Buf, "\r\n"...)
-	return Done
+func (r *reloading) turn(s *Session, now Time, out *Output) Outcome {
+	return listingText(r.text, 0).turn(s, now, out)
 }

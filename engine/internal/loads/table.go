@@ -137,21 +137,17 @@ func (t *Table) Again(f journal.Fetch, place journal.Place) {
 // End takes what has come back, and ends the load of that body, if it is on its way: it is in memory, or nobody needs
 // it any more; or the error says why it cannot be. There may be more to be fetched then.
 func (t *Table) End(f journal.Fetch, err error) {
-	for _, w := range t.end(f, err) {
-		w.owner.Loaded(w)
-	}
-}
-
-// end is End, and returns whose last load that was.
-func (t *Table) end(f journal.Fetch, err error) (done []*Wait) {
+	var done []*Wait
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.count(f, -1)
 	if l := t.byID[f.ID]; l != nil && !l.ended {
 		done = t.endLoad(l, err)
 	}
 	t.admit()
-	return done
+	t.mu.Unlock()
+	for _, w := range done {
+		w.owner.Loaded(w)
+	}
 }
 
 // endLoad ends a load that is under way, and returns whose last one that was. The lock is held.
@@ -211,20 +207,23 @@ func (t *Table) Waiting() (bytes int64, queued, fetches int) {
 
 // Sent counts n more bytes of bodies that clients are being sent and that cannot leave memory, or fewer.
 func (t *Table) Sent(n int64) {
-	if t.countSent(n) {
-		t.sender.Wake()
+	t.mu.Lock()
+	t.sent += n
+	if n > 0 {
+		t.mu.Unlock() // a shard is locked
+		return
 	}
+	t.unlock()
 }
 
-// countSent is Sent, and reports whether waits were admitted.
-func (t *Table) countSent(n int64) (asks bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.sent += n; n < 0 && len(t.queue) > 0 {
-		t.admit()
-		return len(t.asked) > 0
+// unlock admits waits, unlocks the table, and has the sender see to what is asked for.
+func (t *Table) unlock() {
+	t.admit()
+	asks := len(t.asked) > 0
+	t.mu.Unlock()
+	if asks {
+		t.sender.Wake()
 	}
-	return false
 }
 
 // admits reports whether there is room for a wait. Those who leave at once do not make more and more be fetched.

@@ -34,7 +34,7 @@ func (t *Table) ids() (list []uint64) {
 
 func TestABodyThatSeveralWantIsFetchedOnceAndAwaitedByEachOfThem(t *testing.T) {
 	var table Table
-	table.Open(100, nil)
+	table.Open(100, new(woken))
 	var a, b owner
 	first, second := table.Wait(&a), table.Wait(&b)
 	first.Add(fetch(1), fetch(2))
@@ -65,7 +65,7 @@ func TestABodyThatSeveralWantIsFetchedOnceAndAwaitedByEachOfThem(t *testing.T) {
 // Who leaves early is not told, and leaves nothing behind when the body has come.
 func TestWhoHasLeftIsNotTold(t *testing.T) {
 	var table Table
-	table.Open(100, nil)
+	table.Open(100, new(woken))
 	var a owner
 	w := table.Wait(&a)
 	w.Add(fetch(1))
@@ -84,7 +84,7 @@ func TestWhoHasLeftIsNotTold(t *testing.T) {
 // A failure is known to those who have waited for it; who comes then tries anew.
 func TestAFailureIsForThoseWhoHaveWaited(t *testing.T) {
 	var table Table
-	table.Open(100, nil)
+	table.Open(100, new(woken))
 	var a, b owner
 	w := table.Wait(&a)
 	w.Add(fetch(1))
@@ -109,7 +109,7 @@ func TestAFailureIsForThoseWhoHaveWaited(t *testing.T) {
 // What is loaded ahead is bounded, needs nobody, and is asked for again when somebody waits for it.
 func TestLoadsAheadAreBounded(t *testing.T) {
 	var table Table
-	table.Open(100, nil)
+	table.Open(100, new(woken))
 	var a owner
 	for id, want := range []bool{true, true, false} {
 		if table.Ahead(fetch(uint64(id)+1), 2) != want {
@@ -144,7 +144,7 @@ func TestLoadsAheadAreBounded(t *testing.T) {
 // What lies elsewhere is asked for there, for those who wait for it.
 func TestALoadIsAskedForAgain(t *testing.T) {
 	var table Table
-	table.Open(100, nil)
+	table.Open(100, new(woken))
 	var a owner
 	w := table.Wait(&a)
 	w.Add(fetch(1))

@@ -107,26 +107,24 @@ func (w *Wait) Late() bool {
 // GiveUp says that the owner has waited for too long. What it waits for ends as if the disk hung, for all who wait for
 // that; what others have begun to fetch meanwhile, while this wait was not admitted, it waits for with them.
 func (w *Wait) GiveUp() {
-	done, asks := w.table.giveUp(w)
+	t := w.table
+	t.mu.Lock()
+	done := t.giveUp(w)
+	t.unlock()
 	for _, x := range done {
 		x.owner.Loaded(x)
 	}
-	if asks {
-		w.table.sender.Wake()
-	}
 }
 
-// giveUp is GiveUp, and returns whose last loads have ended, and whether others were admitted.
-func (t *Table) giveUp(w *Wait) (done []*Wait, asks bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// giveUp is GiveUp, and returns whose last loads have ended. The lock is held.
+func (t *Table) giveUp(w *Wait) (done []*Wait) {
 	if w.list == nil {
 		for _, l := range slices.Clone(w.loads) {
 			if !l.ended {
 				done = append(done, t.endLoad(l, journal.ErrHangs)...)
 			}
 		}
-		return done, false
+		return done
 	}
 	t.queue = slices.DeleteFunc(t.queue, func(x *Wait) bool { return x == w })
 	w.left = 0
@@ -143,22 +141,14 @@ func (t *Table) giveUp(w *Wait) (done []*Wait, asks bool) {
 	if w.list, w.bytes = nil, 0; w.left == 0 {
 		done = []*Wait{w}
 	}
-	t.admit()
-	return done, len(t.asked) > 0
+	return done
 }
 
 // Leave ends the wait, whether all of its loads have ended or not: nobody waits for them, and the bodies need not stay
 // in memory, unless others wait. Afterwards nothing has a part of it. It may be called twice.
 func (w *Wait) Leave() {
-	if t := w.table; t.leave(w) && t.sender != nil {
-		t.sender.Wake()
-	}
-}
-
-// leave is Leave, and reports whether others were admitted.
-func (t *Table) leave(w *Wait) (asks bool) {
+	t := w.table
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	if w.list != nil {
 		t.queue = slices.DeleteFunc(t.queue, func(x *Wait) bool { return x == w })
 	} else {
@@ -177,6 +167,5 @@ func (t *Table) leave(w *Wait) (asks bool) {
 		t.waits--
 	}
 	w.stage = left
-	t.admit()
-	return len(t.asked) > 0
+	t.unlock()
 }

@@ -63,12 +63,7 @@ func (e *Shards) sendLoads() {
 // Loaded takes what the journal was asked for. Any goroutine may call it, with no lock held. The bodies need not stay
 // where they are afterwards.
 func (e *Shards) Loaded(list []journal.Fetched) {
-	e.take(list)
-	e.sendLoads()
-}
-
-// take is Loaded, but for what lies elsewhere by now and is asked for again.
-func (e *Shards) take(list []journal.Fetched) {
+	defer e.sendLoads() // of what lies elsewhere by now, and of those that are admitted
 	e.life.RLock()
 	defer e.life.RUnlock()
 	if e.discarded.Load() {

@@ -269,14 +269,13 @@ func (sh *shard) evict(durable journal.Pos, bytes int64, look int) (freed int64,
 		case j.storage&isWanted != 0:
 			sh.unwant(sh.tubes[j.tube], j)
 			x.Pass()
-		case !entry.Place.Known():
-			x.Drop()
-			sh.shared.copies.take(sh, j)
-			freed += arena.Footprint(j.size)
-			n++
 		default:
 			x.Drop()
-			sh.unload(j, entry.Place)
+			if entry.Place.Known() {
+				sh.unload(j, entry.Place)
+			} else {
+				sh.shared.copies.take(sh, j)
+			}
 			freed += arena.Footprint(j.size)
 			n++
 		}
