@@ -48,11 +48,9 @@
 //
 // # Shut tubes
 //
-// A tube may be shut, by a pause, or because its setting limits how many jobs start in a time or
-// are reserved at once: it hands out no jobs until some time. That time is one word, which
-// tube.gate puts together from all reasons whenever one of them changes (gate.go). The
-// tube's timer is armed for it when the tube shuts while somebody waits there, and when
-// somebody begins to wait while it is shut. So no client goes on waiting when a tube has opened.
+// A tube may be shut, by a pause, or because its setting limits how many jobs start in a time or are reserved at once
+// (gate.go). Its timer is armed for the end of that when it shuts while somebody waits there, and when somebody begins
+// to wait while it is shut. So no client goes on waiting when a tube has opened.
 //
 // # Dead letters
 //
@@ -65,24 +63,16 @@
 //
 // # Expiry
 //
-// A job may be started until so many seconds after its put. Such jobs stand in a heap of their
-// shard, which is looked at before timers fire: what expires in the moment in which a delay or
-// a pause ends is handed to nobody. The end of a reservation looks at the clock itself, and a dead
-// tube is reached as by a time-out. A standby lets nothing expire: it is told of the delete, or of
-// the dead letter.
+// A job may be started until so many seconds after its put (expiry.go). What expires in the moment in which a delay or
+// a pause ends is handed to nobody. A dead tube is reached as by a time-out. A standby lets nothing expire: it is told
+// of the delete, or of the dead letter.
 //
 // # Keys
 //
-// A job that was put with tags has keys: a unique one, which no other job of its tube has,
-// and a limited one, of which only so many jobs of the tube are reserved at once. They
-// lie in a table of the shard beside the jobs, and have no part in what is done to
-// jobs without keys. A job that its limit keeps from being reserved is ready, and stands
-// apart from those that can be. Jobs with a fair key share their tube with those of others: of
-// equal priority goes first that whose key has the fewest jobs reserved, and keys with equally many
-// go in laps, a job of each. A deleted job may leave a tombstone, which keeps its unique key
-// for some time: the job's record, which no command finds.
-//
-// The other tags of a put are the job's terms. They lie beside its keys, go along with the job,
+// A job that was put with tags has keys (keys.go): a unique one, which no other job of its tube has, a limited one, of
+// which only so many jobs of the tube are reserved at once (limitedkeys.go), and a fair one, by which jobs share their
+// tube with those of other keys (fair.go). A deleted job may leave a tombstone, which keeps its unique key for some
+// time (tombstones.go). The other tags of a put are the job's terms. They lie beside its keys, go along with the job,
 // and are refused while not all who read the journal can read them.
 //
 // # Weights
@@ -93,29 +83,20 @@
 //
 // # Groups
 //
-// A job may be a member of a group, from its put to its end. One that is put to wait for a group
-// is held while that has members, or members that are not buried: held is a state, to clients a
-// delayed job without a time. It is looked at only when the job is put. Groups span shards, so what
-// these have in common are counts, under locks of their own. They change when a member is put, is
-// buried or is not any more, and ends, and not when it moves. Whoever makes a group complete, under
-// whatever locks, notes that with its Tx, and the release of the last of these locks fires
-// what is held: it takes the lock of one shard after the other, and records each job. What was put
-// to wait since then belongs to another epoch of the group, and stays held. A server that begins
-// to serve fires what is complete then, so nothing is lost if the one before it did not come to
-// that.
+// A job may be a member of a group, and one that is put to wait for a group is held while that has members, or members
+// that are not buried (held.go): held is a state, to clients a delayed job without a time. It is looked at only when
+// the job is put. Groups span shards, so what these have in common are counts, under locks of their own. They change
+// when a member is put, is buried or is not any more, and ends, and not when it moves. What was put to wait since a
+// group was complete belongs to another epoch of it, and stays held. A server that begins to serve fires what is
+// complete then, so nothing is lost if the one before it did not come to that.
 //
 // # Bodies beyond memory
 //
 // With Limits.Bodies, bodies leave memory that are in the journal for certain, when somebody outside calls Evict
-// (resident.go). The job is cold then: its state, its place in queues, and all that happens to it are as before. What
-// needs its body waits for that (loading.go): a reserve has reserved the job, and its time to run begins with the
-// reply; everything else has changed nothing, and is done again. The journal is asked when the last lock is released,
-// and Loaded, which may be called on any goroutine, finds jobs by their ids and places and wakes loops. Before that a
-// body that was loaded does not leave again. A job whose body cannot be read is buried by whoever reserves it. What is
-// reserved next of a tube is read ahead (readahead.go).
-//
-// A member of a cluster has no journal from which bodies could be read. Its bodies leave memory for files (spill.go):
-// Spill is called in place of Evict, and hands out what is to be copied to a file first.
+// (resident.go); those of a member of a cluster leave for files (spill.go). The job is cold then: its state, its place
+// in queues, and all that happens to it are as before. What needs its body waits for that (loading.go), and what was
+// loaded does not leave again before that has gone on. A job whose body cannot be read is buried by whoever reserves
+// it. What is reserved next of a tube is read ahead (readahead.go).
 //
 // # Locks
 //
