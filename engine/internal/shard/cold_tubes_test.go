@@ -97,7 +97,7 @@ func TestBodiesOfVeryManyShortTubesLeaveMemory(t *testing.T) {
 // read ahead of others has displaced it.
 func TestReadAheadOfVeryManyTubesDisplacesNothing(t *testing.T) {
 	const tubes, jobs, size = 500, 10, 4096
-	x, c := throngOf(t, 128*minWindow, tubes, jobs, size)
+	x, c := throngOf(t, 8<<20, tubes, jobs, size)
 	defer x.sim.engine.Discard()
 	x.check(x.coldJobs())
 	var all []*simConn

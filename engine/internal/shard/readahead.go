@@ -5,15 +5,15 @@ import (
 )
 
 // While jobs of a tube are reserved, bodies of those that come next are loaded before anybody waits for them. The jobs
-// that come next, as far as the window of the tube reaches, are wanted: the evictor passes each of them over once,
-// whether its body was loaded or was there. A job is wanted until it is ready no more, or was passed over.
+// that come next, as far as a window reaches, are wanted: the evictor passes each of them over once, whether its body
+// was loaded or was there. A job is wanted until it is ready no more, or was passed over.
 //
 // Jobs with limited or fair keys are not wanted: what comes next of them depends on what is reserved by then.
 
 const (
-	// minWindow and maxWindow bound, in bytes, the jobs of a tube that are wanted. A window doubles when it was filled,
-	// and halves when a body that was loaded ahead has left memory before it was used.
-	minWindow, maxWindow = 64 << 10, 4 << 20
+	// aheadWindow bounds, in bytes, the jobs of a tube that are wanted: eight of the longest reads, so that there is a
+	// next one to be made while those who have reserved jobs are told of them.
+	aheadWindow = 1 << 20
 
 	aheadLook = 256 // jobs that are looked at under one lock
 
@@ -25,8 +25,7 @@ const (
 // readAhead is of a tube with ready jobs that are cold, or wanted. The shard's lock guards it.
 type readAhead struct {
 	cold   int    // ready jobs that are
-	window int64  // bytes of jobs that may be wanted
-	wanted int64  // bytes of those that are
+	wanted int64  // bytes of jobs that are
 	heaped int    // where the last look in the heap has ended
 	last   uint64 // the id of the job at which the last look has ended; 0 for none
 }
@@ -37,18 +36,10 @@ func aheadSize(j *job) int64 { return jobMemory + arena.Footprint(j.size) }
 // countCold counts n more ready jobs of a tube that are cold, or fewer.
 func (t *tube) countCold(n int) {
 	if t.ahead == nil {
-		t.ahead = &readAhead{window: minWindow}
+		t.ahead = new(readAhead)
 	}
 	t.ahead.cold += n
 	t.endAhead()
-}
-
-// leftUnused counts a ready job of the tube whose body leaves memory.
-func (t *tube) leftUnused(j *job) {
-	t.countCold(1)
-	if j.storage&isAhead != 0 {
-		t.ahead.window = max(t.ahead.window/2, minWindow)
-	}
 }
 
 // endAhead forgets where reading ahead was when there is nothing to be read.
@@ -84,7 +75,7 @@ func (sh *shard) readAhead(t *tube) {
 		return
 	}
 	if n := min(t.ready.InHeap(), aheadHeap); n > 0 {
-		for look := min(n, aheadStep); look > 0 && a.wanted < a.window; look-- {
+		for look := min(n, aheadStep); look > 0 && a.wanted < aheadWindow; look-- {
 			if a.heaped++; a.heaped >= n {
 				a.heaped = 0
 			}
@@ -94,20 +85,17 @@ func (sh *shard) readAhead(t *tube) {
 		}
 	}
 	look := aheadLook
-	if a.wanted >= a.window/2 {
+	if a.wanted >= aheadWindow/2 {
 		look = 0
 	}
 	r := sh.lookedTo(t)
-	for ; look > 0 && r != 0 && a.wanted < a.window; look-- {
+	for ; look > 0 && r != 0 && a.wanted < aheadWindow; look-- {
 		j := sh.job(r)
 		if !sh.want(t, j) {
 			return
 		}
 		a.last = j.ID
 		r = t.ready.Behind(j.pri, &j.Links)
-	}
-	if a.wanted >= a.window {
-		a.window = min(2*a.window, maxWindow)
 	}
 }
 

@@ -295,7 +295,7 @@ func (sh *shard) inUse(j *job) bool {
 func (sh *shard) unload(j *job, at journal.Place) {
 	sh.freeBlock(j.body, j.size)
 	if j.state == ready {
-		sh.tubes[j.tube].leftUnused(j)
+		sh.tubes[j.tube].countCold(1)
 	}
 	if j.storage&isWanted != 0 {
 		sh.unwant(sh.tubes[j.tube], j)
