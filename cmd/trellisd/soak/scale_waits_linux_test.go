@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -157,6 +158,61 @@ var stockWaits = []waitCase{
 			w.c.Want(fmt.Sprintf("RESERVED %d 1", id), "j")
 		}
 	}},
+	cold("cold-drain", "a client takes 300,000 jobs of 1 KB, most of whose bodies are on the disk only", func(w *waits) {
+		pumpConn(w, w.connect(), 3*coldJobs, "", func(b []byte, i int) []byte {
+			switch i % 3 {
+			case 0: // a reply of two lines
+				b = append(b, "reserve\r\n"...)
+			case 2:
+				b = deleting(1, 1)(b, i/3)
+			}
+			return b
+		})
+	}),
+	cold("cold-peeks", "four clients peek at 20,000 such jobs at random each", func(w *waits) {
+		const clients, peeks = 4, 20_000
+		ended := make(chan error, clients)
+		for k := range clients {
+			conn, rnd := w.connect(), rand.New(rand.NewPCG(1, uint64(k)))
+			go func() {
+				ended <- pumpOver(conn, 2*peeks, "", func(b []byte, i int) []byte {
+					if i%2 == 0 {
+						b = fmt.Appendf(b, "peek %d\r\n", 1+rnd.IntN(coldJobs))
+					}
+					return b
+				})
+			}()
+		}
+		for range clients {
+			if err := <-ended; err != nil {
+				w.Fatal(err)
+			}
+		}
+	}),
+	cold("cold-compaction", "three of four such jobs are deleted, and the log is compacted", func(w *waits) {
+		conn := w.connect()
+		for k := range 3 {
+			pumpConn(w, conn, coldJobs/4, "DELETED", deleting(k+1, 4))
+		}
+		moved := "0"
+		servertest.Await(w.T, "jobs are moved", func() bool {
+			before := moved
+			moved = servertest.Stats(w.c)["binlog-records-migrated"]
+			time.Sleep(200 * time.Millisecond)
+			return moved != "0" && moved == before
+		})
+	}),
+}
+
+// coldJobs is how many jobs the cases of cold are about.
+const coldJobs = 300_000
+
+// cold is a case with a backlog of which 64 MB are in memory.
+func cold(name, what string, do func(w *waits)) waitCase {
+	return waitCase{name: name, what: what, args: []string{"--body-memory=64MB"}, binlog: true, prepare: func(w *waits) func() {
+		pump(w, w.a, coldJobs, "INSERTED", putting(1024, "0"))
+		return func() { do(w) }
+	}}
 }
 
 // measure writes a row.
