@@ -26,10 +26,6 @@ func (l *Log) Load(fetches []journal.Fetch) {
 	}
 }
 
-// Durable is the position before which everything is as safe as it becomes: synced, or written if the log
-// never syncs. It does not move any more once the log has failed. Any goroutine may call it.
-func (l *Log) Durable() Pos { return l.durablePos() }
-
 // Hurry has what was appended written and synced now, not only when its time has come. It does not wait.
 func (l *Log) Hurry() {
 	if l.pending.Load() > 0 {

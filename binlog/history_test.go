@@ -266,7 +266,7 @@ func (h *history) crash(power bool) Pos {
 	h.fs.Off()
 	required := h.log.Committed()
 	if power {
-		required = h.log.durablePos()
+		required = h.log.Durable()
 		if h.opts.Sync == SyncNever {
 			required = 0
 		}

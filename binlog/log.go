@@ -222,8 +222,9 @@ func (l *Log) Committed() Pos {
 	return Pos(l.written.Load())
 }
 
-// durablePos is the position up to which everything is synced, if the log syncs at all.
-func (l *Log) durablePos() Pos {
+// Durable is the position before which everything is as safe as it becomes: synced, or written if the log
+// never syncs. It does not move any more once the log has failed. Any goroutine may call it.
+func (l *Log) Durable() Pos {
 	if l.opts.Sync == SyncNever {
 		return Pos(l.written.Load())
 	}

@@ -48,7 +48,7 @@ func (l *Log) trim() {
 	defer l.trimMu.Unlock()
 	for {
 		l.mu.Lock()
-		if len(l.sealed) == 0 || l.sealed[0].end() > l.durablePos() {
+		if len(l.sealed) == 0 || l.sealed[0].end() > l.Durable() {
 			l.mu.Unlock()
 			return
 		}
