@@ -13,12 +13,8 @@ import (
 	"trellis/binlog/vfs"
 )
 
-const (
-	// maxBehind is how many bytes of indexes wait to be written before a segment goes without one.
-	maxBehind = 4 << 20
-	// maxDraftsIdle is how many pieces of memory are kept for further blocks.
-	maxDraftsIdle = 16
-)
+// maxBehind is how many bytes of indexes wait to be written before a segment goes without one.
+const maxBehind = 4 << 20
 
 // indexer makes the index of each segment whose records it is told all of. Nothing depends on an index, so
 // that an error means that there is none.
@@ -33,7 +29,6 @@ type indexer struct {
 	mu     sync.Mutex
 	tasks  []indexTask // in their order
 	behind int64       // bytes in them
-	idle   [][]byte    // memory of drafts
 	woken  chan struct{}
 
 	doing []indexTask // of the goroutine
@@ -90,9 +85,7 @@ func (x *indexer) written(seg *segment, offset int64, b []byte) (posted bool) {
 			return true
 		}
 		if out := d.Take(); out != nil {
-			if posted = true; x.post(indexTask{seg: seg, bytes: out}) {
-				d.Reuse(x.spare())
-			} else {
+			if posted = true; !x.post(indexTask{seg: seg, bytes: out}) {
 				x.draft = nil
 				x.post(indexTask{seg: seg, none: true})
 			}
@@ -100,16 +93,6 @@ func (x *indexer) written(seg *segment, offset int64, b []byte) (posted bool) {
 		offset, b = offset+n, b[n:]
 	}
 	return posted
-}
-
-// spare is memory for a block, or nil.
-func (x *indexer) spare() (b []byte) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if k := len(x.idle); k > 0 {
-		b, x.idle = x.idle[k-1], x.idle[:k-1]
-	}
-	return b
 }
 
 // post has a task done by the goroutine. It reports false if that is too far behind to write more.
@@ -139,10 +122,8 @@ func (x *indexer) work() {
 			x.doing[i] = indexTask{}
 			x.mu.Lock()
 			x.behind -= int64(len(t.bytes))
-			if t.bytes != nil && len(x.idle) < maxDraftsIdle {
-				x.idle = append(x.idle, t.bytes[:0])
-			}
 			x.mu.Unlock()
+			index.Free(t.bytes)
 		}
 	}
 }

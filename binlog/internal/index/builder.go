@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 	"io"
 	"slices"
+	"sync"
 
 	"trellis/binlog/journal"
 	"trellis/binlog/record"
@@ -210,6 +211,11 @@ func (x *Builder) end(kind Kind) {
 	for _, v := range [...]uint32{uint32(len(e.b)), uint32(kind), e.n, sum(e.b)} {
 		x.footer = le.AppendUint32(x.footer, v)
 	}
+	if x.out == nil {
+		if b, ok := pieces.Get().(*[]byte); ok {
+			x.out = *b
+		}
+	}
 	x.out = append(x.out, e.b...)
 	e.b, e.n = e.b[:0], 0
 	if kind == States {
@@ -229,10 +235,13 @@ func (x *Builder) Take() []byte {
 	return b
 }
 
-// Reuse gives back what Take has returned, from this or another Builder, as memory for what follows.
-func (x *Builder) Reuse(b []byte) {
-	if len(x.out) == 0 {
-		x.out = b[:0]
+// pieces are memory for what Take returns.
+var pieces sync.Pool
+
+// Free gives back what Take has returned, as memory for what follows of this or another index. It may be nil.
+func Free(b []byte) {
+	if b = b[:0]; cap(b) > 0 {
+		pieces.Put(&b)
 	}
 }
 

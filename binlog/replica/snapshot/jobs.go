@@ -56,7 +56,7 @@ func (w *Writer) cold(r *journal.Record) error {
 	j.index.Add(int64(place.Offset)*8, j.head)
 	if b := j.index.Take(); b != nil {
 		copy(j.out.Extend(len(b)), b)
-		j.index.Reuse(b)
+		index.Free(b)
 		if err := j.out.Spill(); err != nil {
 			return fmt.Errorf("write snapshot %s: %w", w.tmp, spaceError(err))
 		}
