@@ -43,12 +43,11 @@ type Reader struct {
 	awaiting atomic.Bool   // the elevator is to be told when that moves
 
 	// mu guards what follows. Nothing that takes time is done with it.
-	mu      sync.Mutex
-	wanted  elevator.Elevator[body]
-	alarm   *time.Timer // nil before it is set for the first time
-	alarmAt time.Time   // the zero time if it is not set
-	quiet   sync.Cond   // a read has ended, or was given up
-	count   Stats
+	mu     sync.Mutex
+	wanted elevator.Elevator[body]
+	alarm  *time.Timer // nil before it is set for the first time
+	quiet  sync.Cond   // a read has ended, or was given up
+	count  Stats
 }
 
 // Report tells the operator of the bodies that cannot be read, in which file and where in it, and returns how many
@@ -181,19 +180,18 @@ func (r *Reader) begin() {
 		}
 		go r.serve(read)
 	}
-	if at := r.wanted.Wake(); !at.IsZero() && (r.alarmAt.IsZero() || at.Before(r.alarmAt)) {
-		if r.alarmAt = at; r.alarm == nil {
-			r.alarm = time.AfterFunc(time.Until(at), r.tick)
-		} else {
-			r.alarm.Reset(time.Until(at))
-		}
+	switch at := r.wanted.Wake(); {
+	case at.IsZero():
+	case r.alarm == nil:
+		r.alarm = time.AfterFunc(time.Until(at), r.tick)
+	default:
+		r.alarm.Reset(time.Until(at))
 	}
 }
 
 // tick is called at times that the elevator waits for.
 func (r *Reader) tick() {
 	r.mu.Lock()
-	r.alarmAt = time.Time{}
 	ends := r.wanted.Tick(time.Now())
 	r.begin()
 	r.quiet.Broadcast()
