@@ -112,10 +112,15 @@ func TestAJobGivenBackBeforeItsClientWasToldIsAsItWas(t *testing.T) {
 			s.Settle()
 		},
 	} {
-		for _, command := range []string{"reserve", "reserve-batch 2"} {
+		for _, command := range []string{"reserve", "reserve-batch 2", "reserve, on record", "reserve-batch 2, on record"} {
 			t.Run(name+" "+command, func(t *testing.T) {
-				s := coldSim(1)
+				s, agrees := coldSim(1), func() {}
 				defer s.engine.Discard()
+				command, _, onRecord := strings.Cut(command, ",")
+				if onRecord {
+					record := s.coldMember()
+					agrees = func() { s.standbyAgrees(t, record) }
+				}
 				c, other := s.open(), s.open()
 				c.say("set-tube default attempts=1 disconnects=1 linger=0", "put 0 0 9 1\r\nx")
 				s.cold.late = 1 << 30
@@ -124,6 +129,7 @@ func TestAJobGivenBackBeforeItsClientWasToldIsAsItWas(t *testing.T) {
 					t.Fatalf("%d jobs are reserved", n)
 				}
 				end(s, c)
+				agrees()
 				x, err := other.loop.by().Job(s.now, 1, new(Output))
 				if err != nil || x.State != "ready" || x.Reserves != 0 || x.Timeouts != 0 || x.Releases != 0 || x.Tube != "default" {
 					t.Errorf("the job is %+v, %v", x, err)

@@ -173,7 +173,7 @@ func (sh *shard) endUnread(r ref, j *job, why error, out *reply.Output) (buried 
 	if errors.Is(why, journal.ErrUnreadable) && sh.buryUnreadable(r, j, out) == nil {
 		return true
 	}
-	if sh.giveBack(r, j, byStop) != nil {
+	if sh.lapse(r, j, byUnread) != nil {
 		sh.makeReady(r, j)
 		sh.dispatch(sh.tubes[j.tube])
 	}

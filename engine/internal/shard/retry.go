@@ -18,6 +18,7 @@ const (
 	byTimeOut
 	byDisconnect // the connection of its client has ended
 	byStop       // so it has because the server stops: that is no failure
+	byUnread     // the job's body could not be loaded: nor is that
 	numCauses
 )
 
@@ -34,7 +35,7 @@ const (
 // counts reports whether the end of a reservation is an attempt.
 func (t *tube) counts(by cause) bool {
 	switch by {
-	case byStop:
+	case byStop, byUnread:
 		return false
 	case byDisconnect:
 		return t.policy != nil && t.policy.Disconnects
@@ -113,12 +114,12 @@ func (sh *shard) lapse(r ref, j *job, by cause) (taken *shard) {
 		if taken != nil || err == nil {
 			return taken
 		}
-		if errors.Is(err, errCold) && cause != byStop && sh.loadAhead(j) {
+		if errors.Is(err, errCold) && cause != byStop && cause != byUnread && sh.loadAhead(j) {
 			sh.putOff(r, j, cause)
 			return nil
 		}
 	}
-	if cause == byTimeOut && sh.onRecord(j) || t.outlasts() || t.recordsFailures() && t.counts(by) {
+	if (cause == byTimeOut || cause == byUnread) && sh.onRecord(j) || t.outlasts() || t.recordsFailures() && t.counts(by) {
 		if err := sh.recordLapse(j, &ch); err != nil && what == backsOff {
 			what, ch.to, ch.counters.delay = goesOn, ready, delay // others who follow the journal know no delay
 		}
@@ -132,7 +133,7 @@ func (sh *shard) lapse(r ref, j *job, by cause) (taken *shard) {
 	return nil
 }
 
-// giveBack ends a reservation of a client whose connection has ended. The result is that of lapse.
+// giveBack ends a reservation of a client whose connection has ended, which is on record. The result is that of lapse.
 func (sh *shard) giveBack(r ref, j *job, by cause) (taken *shard) {
 	if t := sh.tubes[j.tube]; !t.counts(by) && !sh.overdue(j) && !t.outlasts() && j.storage&isUntold == 0 {
 		sh.makeReady(r, j)
