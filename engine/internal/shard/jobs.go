@@ -91,9 +91,7 @@ func (c *Tx) MoveJob(now clock.Time, id uint64, by *Client, tube string, out *re
 		return reply.ErrNotFound
 	}
 	if j.state == reserved && !from.reservedBy(by.reserved, j) || j.state == tombstone {
-		out.DependOn(from.dependsOnEnds())
-		c.unlockAll(locked)
-		return reply.ErrNotFound
+		return c.refuse(from, out)
 	}
 	c.spend(j.moveCost())
 	err := from.move(r, j, to, tube, out)

@@ -17,9 +17,7 @@ func (c *Tx) Release(now clock.Time, id uint64, by *Client, pri, delay uint32, o
 			return reply.ErrNotFound
 		}
 		if !sh.worksOn(by, j) {
-			out.DependOn(sh.dependsOnEnds())
-			c.unlockAll(locked)
-			return reply.ErrNotFound
+			return c.refuse(sh, out)
 		}
 		t := sh.tubes[j.tube]
 		var ch change

@@ -160,9 +160,9 @@ func (c *Tx) lockReserved(now clock.Time, id uint64, by *Client, out *reply.Outp
 	return sh, r, j
 }
 
-// refuse releases the lock of the shard of a job to which the operation may not be done.
+// refuse releases all locks when the operation may not be done to a job of a shard.
 func (c *Tx) refuse(sh *shard, out *reply.Output) error {
-	sh.unlock(c)
+	c.unlockAll(c.held)
 	out.DependOn(sh.dependsOnEnds())
 	return reply.ErrNotFound
 }
