@@ -29,7 +29,7 @@ type Elevator[T any] struct {
 	ring  []*queue[T]          // those of the urgent that have requests, by turns
 	turns map[uint64]*queue[T] // the same
 	bulk  [lanes - 1]queue[T]  // of the other lanes
-	share [lanes - 1]int       // what each has to its credit
+	next  int                  // of shares
 	near  map[block][]*Request[T]
 
 	unwritten, delayed, suspects []*Request[T]
@@ -40,8 +40,10 @@ type Elevator[T any] struct {
 
 const lanes = int(journal.Move) + 1
 
-// weights are the shares of the other lanes.
-var weights = [lanes - 1]int{4, 2, 1}
+// shares are the other lanes in the order in which they are read from, as far as they have requests.
+var shares = [...]journal.Lane{
+	journal.Ahead, journal.Walk, journal.Ahead, journal.Move, journal.Ahead, journal.Walk, journal.Ahead,
+}
 
 // queue is what waits in one lane, or for one client, and some that has gone on.
 type queue[T any] struct {
@@ -222,25 +224,13 @@ func (e *Elevator[T]) nextBulk(moves bool) *Read[T] {
 	if r := e.bulk[journal.Move-1].first(); moves && r != nil {
 		return e.around(r)
 	}
-	var best *Request[T]
-	sum := 0
-	for i := range e.bulk {
-		r := e.bulk[i].first()
-		if r == nil {
-			e.share[i] = 0
-			continue
-		}
-		e.share[i] += weights[i]
-		sum += weights[i]
-		if best == nil || e.share[i] > e.share[best.Lane-1] {
-			best = r
+	for range shares {
+		r := e.bulk[shares[e.next]-1].first()
+		if e.next = (e.next + 1) % len(shares); r != nil {
+			return e.around(r)
 		}
 	}
-	if best == nil {
-		return nil
-	}
-	e.share[best.Lane-1] -= sum
-	return e.around(best)
+	return nil
 }
 
 // around is the read that serves a request that waits, and those near it.
