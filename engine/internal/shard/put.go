@@ -72,8 +72,9 @@ func (c *Tx) Put(now clock.Time, cl *Client, cmd *codec.Command, refusal error, 
 ) {
 	t := cl.used
 	var keys *journal.Keys
+	timed := false
 	if cmd.Tags != nil {
-		keys = c.keys.set(cmd.Tags)
+		keys, timed = c.keys.set(cmd.Tags), cmd.Tags.HasExpiry
 	}
 	account, ok := c.admit(t, cmd.Size, keys)
 	if !ok {
@@ -96,9 +97,8 @@ func (c *Tx) Put(now clock.Time, cl *Client, cmd *codec.Command, refusal error, 
 	sh.lastID = c.ids.Take(sh.lastID)
 	var in Incoming
 	in.id, in.pri, in.delay, in.ttr = sh.lastID, cmd.Pri, cmd.Delay, cmd.TTR
-	in.size, in.body, in.keys, in.account, in.since = cmd.Size, body, keys, account, now
+	in.size, in.body, in.keys, in.account, in.timed, in.since = cmd.Size, body, keys, account, timed, now
 	if t.policy != nil {
-		in.timed = cmd.Tags != nil && cmd.Tags.HasExpiry
 		c.setExpiry(t, &in)
 	}
 	id = in.id

@@ -182,6 +182,39 @@ func TestPutsThatWaitForRoomKeepTheirTags(t *testing.T) {
 	s.noErrors(t)
 }
 
+// A put that waits for room goes on at another server, which is sent all of it again, whether its tube has a setting or
+// not.
+func TestAPutThatWaitsForRoomIsSentAgain(t *testing.T) {
+	for _, x := range []struct{ setting, tags, added string }{
+		{"", "", ""},
+		{"", " exp:7", ""},
+		{"", " exp:0", ""},
+		{"", " idp:k:5 con:l:3 fair:f grp:g aft:h:settled exp:7", ""},
+		{"expire=99", "", " exp:99"},
+		{"expire=99", " exp:7", ""},
+		{"expire=99", " exp:0", ""},
+	} {
+		for _, body := range []string{"abcd\r\n", "ab"} { // that has come with the line
+			s, f, _ := newCramped(t)
+			if f.room = true; x.setting != "" {
+				s.open().expect(t, "TUBE_SET\r\n", "set-tube default %s\r\n", x.setting)
+			}
+			f.room = false
+			c := s.open()
+			c.expect(t, "", "put 7 0 9 4%s\r\n%s", x.tags, body)
+			c.expect(t, "", "%s", strings.TrimPrefix("abcd\r\n", body))
+			s.engine.Hold(true)
+			d, ok := c.session.Detach()
+			if !ok {
+				t.Fatalf("put%s: its session is not detached", x.tags)
+			}
+			if got, want := string(d.Wait()), "put 7 0 9 4"+x.tags+x.added+"\r\nabcd\r\n"; got != want {
+				t.Errorf("sent again is %q, want %q", got, want)
+			}
+		}
+	}
+}
+
 func TestAFullDiskAnswersThoseWhoWaitForRoomInTheJournal(t *testing.T) {
 	for name, x := range cramping {
 		t.Run(name, func(t *testing.T) {
