@@ -34,6 +34,12 @@ func isLeaving(cs *raftpb.ConfState, id uint64) bool {
 
 func isVoter(cs *raftpb.ConfState, id uint64) bool { return slices.Contains(cs.GetVoters(), id) }
 
+// votes reports whether a member is a voter, and no change is under way that makes it one: until that has ended, a
+// majority of the voters before is needed, too, which would not do without those of them that it is to replace.
+func votes(cs *raftpb.ConfState, id uint64) bool {
+	return isVoter(cs, id) && (!isJoint(cs) || slices.Contains(cs.GetVotersOutgoing(), id))
+}
+
 // isJoint reports whether a configuration is the old and the new one at once.
 func isJoint(cs *raftpb.ConfState) bool { return len(cs.GetVotersOutgoing()) > 0 }
 

@@ -325,3 +325,26 @@ func TestALeaderGoesOnAfterATransferThatFails(t *testing.T) {
 		t.Errorf("the queue does not go on: %v", err)
 	}
 }
+
+// Who is told that a member votes may have another one go: most of those who voted before need not be there any more.
+func TestAMemberVotesWhenTheChangeThatMakesItAVoterHasEnded(t *testing.T) {
+	for _, x := range []struct {
+		voters, outgoing []uint64
+		votes            string
+	}{
+		{[]uint64{1, 2}, nil, "1 2"},
+		{[]uint64{1, 2, 3}, []uint64{1, 2}, "1 2"}, // 3 is about to
+		{[]uint64{1, 2, 3}, nil, "1 2 3"},
+		{[]uint64{1, 3}, []uint64{1, 2, 3}, "1 3"}, // 2 is leaving
+	} {
+		var s []string
+		for id := uint64(1); id <= 4; id++ {
+			if votes(&raftpb.ConfState{Voters: x.voters, VotersOutgoing: x.outgoing}, id) {
+				s = append(s, fmt.Sprint(id))
+			}
+		}
+		if got := strings.Join(s, " "); got != x.votes {
+			t.Errorf("of %v, before %v, %s vote, want %s", x.voters, x.outgoing, got, x.votes)
+		}
+	}
+}

@@ -54,7 +54,7 @@ type Status struct {
 // MemberStatus is what a node knows of a member.
 type MemberStatus struct {
 	member.Member
-	Voter bool
+	Voter bool // it votes, and the change that has given it its vote has come to its end
 	// Alive and Match are known to the leader only: whether the member was heard within
 	// an election's time, and up to which entry it has what the leader has.
 	// Behind is about how many bytes of the log it lacks. ToLoad is what it has said of itself:
@@ -150,7 +150,7 @@ func (n *Node) Status() Status {
 	s.Members = make([]MemberStatus, 0, len(at.Members))
 	for _, m := range at.Members {
 		o := MemberStatus{
-			Member: m, Voter: isVoter(at.ConfState, uint64(m.ID)), Alive: p.alive[uint64(m.ID)], Match: p.match[uint64(m.ID)],
+			Member: m, Voter: votes(at.ConfState, uint64(m.ID)), Alive: p.alive[uint64(m.ID)], Match: p.match[uint64(m.ID)],
 			ToLoad: p.reports[uint64(m.ID)].toLoad,
 		}
 		if len(p.match) > 0 {
