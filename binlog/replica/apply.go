@@ -140,6 +140,7 @@ func (a *applier) install() error {
 
 // load makes a standby of the current snapshot.
 func (a *applier) load() error {
+	a.node.bodies.halt() // also of a snapshot without a queue, or if the node ends before there is another one
 	meta, path := a.node.store.hold()
 	defer a.node.store.release(path)
 	if err := a.readable(meta.Version); err != nil {
@@ -176,7 +177,6 @@ func (a *applier) loaded(bytes int64) error {
 
 // begin begins a standby, and returns what is to be fed with a snapshot that has that list of body files.
 func (a *applier) begin(start int64, files []spill.File) (to snapshot.Standby, err error) {
-	a.node.bodies.halt()
 	if a.standby, err = a.node.opts.Queue.Standby(start); err != nil {
 		return nil, err
 	}

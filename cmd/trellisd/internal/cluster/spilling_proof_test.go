@@ -151,6 +151,18 @@ func TestAMemberThatWasSentBodiesTakesASnapshotWithoutThem(t *testing.T) {
 	r.coldSnapshot(len(r.members) - 1)
 }
 
+// A member may end before it has a queue again after its office, as one that has led before the first job.
+func TestAMemberEndsWithoutTheQueueWithWhichItHasLed(t *testing.T) {
+	t.Parallel()
+	r := coldRig(t, nil)
+	r.all()
+	l, _ := r.leader(-1)
+	r.transfer(l)
+	if err := r.stop(l); err != nil {
+		t.Error(err)
+	}
+}
+
 // Members have most bodies in files only, and lose none when they are started again, with the limit or without, when
 // another one leads, and to a backup.
 func TestMembersWhoseBodiesLeaveMemoryLoseNone(t *testing.T) {
