@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"testing"
@@ -67,5 +68,28 @@ func TestABodyThatNoServerMaySendIsNoLostConnection(t *testing.T) {
 	}
 	if id, err := served(t, "RESERVED 1 2\r\nab\r\n").Reserve(); id != 1 || err != nil {
 		t.Errorf("reserve: %d, %v", id, err)
+	}
+}
+
+// The session of a client that half-closes may end before the reply to its reserve comes. If that is lost with the
+// leader, the next one gives the client another job, and others have seen that the first one was reserved meanwhile.
+func TestAReserveOfAClientThatHalfClosesMayHaveHadAnotherJob(t *testing.T) {
+	for _, leaves := range []bool{true, false} {
+		c := served(t, fmt.Sprintf("RESERVED 2 %d\r\n%s\r\n", len(bodyOf(2, 0)), bodyOf(2, 0)))
+		c.leaves = leaves
+		if err := c.doAll([]Op{{Verb: Reserve}}, "reserve\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		now := c.rec.now()
+		for _, n := range []int{1, 2} {
+			c.rec.add(Op{Verb: Put, Tube: "a", Number: n, ID: uint64(n), TTR: longTTR, Body: bodyOf(n, 0), Reply: "INSERTED"})
+		}
+		seen := Op{Session: 9, Verb: ReserveJob, Tube: "a", ID: 1, Reply: "NOT_FOUND", Call: now, Return: now + 1}
+		c.rec.add(seen)
+		seen.Verb, seen.Reply, seen.Body, seen.Call, seen.Return = Peek, "FOUND", bodyOf(1, 0), now+2, now+3
+		c.rec.add(seen)
+		if err := Check(c.rec.History()); (err == nil) != leaves {
+			t.Errorf("half-closed: %t: %v", leaves, err)
+		}
 	}
 }

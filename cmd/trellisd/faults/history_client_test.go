@@ -536,7 +536,8 @@ func (c *Client) doAll(ops []Op, text string) error {
 	c.leaves, c.dozes = false, 0
 	if leaves {
 		// The session may end before its last replies have come. If they are lost with the leader, what has changed
-		// nothing is executed anew, in a session that holds nothing.
+		// nothing is executed anew, in a session that holds nothing. So is a reserve, of which others may have seen that
+		// it had a job until then.
 		c.rec.ended(c.session, called)
 	}
 	var wrong error
@@ -560,6 +561,11 @@ func (c *Client) doAll(ops []Op, text string) error {
 		}
 		o.Return = c.rec.now()
 		c.alive = called
+		if leaves && o.Verb == Reserve { // the reply that was lost may have been of another job
+			lost := *o
+			lost.ID, lost.Reply, lost.Body = 0, "", ""
+			c.rec.add(lost)
+		}
 		c.rec.add(*o)
 		c.hold(o)
 	}
