@@ -44,7 +44,8 @@ type group struct {
 	mu          sync.Mutex // guards what follows
 	loss, twice float64    // chances of a message between members
 	leaderships []leadership
-	stamp       int64 // the latest of an entry that a member has applied
+	stamp       int64     // the latest of an entry that a member has applied
+	stamped     time.Time // when that was
 	wrongs      []string
 }
 
@@ -98,7 +99,9 @@ type fed struct {
 
 func (f fed) Stamp(at int64) {
 	f.cluster.mu.Lock()
-	f.cluster.stamp = max(f.cluster.stamp, at)
+	if f.cluster.stamp < at {
+		f.cluster.stamp, f.cluster.stamped = at, time.Now()
+	}
 	f.cluster.mu.Unlock()
 	f.Standby.Stamp(at)
 }
@@ -117,7 +120,7 @@ const clientHost = "client"
 func newCluster(t *testing.T, p plan) *group {
 	w := newWorld(p.seed)
 	c := &group{t: t, plan: p, world: w, net: newNetwork(w), rng: w.dice("faults")}
-	c.others = runtime.NumGoroutine()
+	c.others, c.stamp, c.stamped = runtime.NumGoroutine(), int64(epoch), w.began
 	meta := snapshot.Meta{Index: 1, Term: 1, ConfState: &raftpb.ConfState{}}
 	for i := range p.members {
 		id := i + 1

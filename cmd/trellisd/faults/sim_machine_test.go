@@ -94,13 +94,13 @@ func (c *clock) set(pace float64, by time.Duration) {
 // epoch is the time of day at which a history begins.
 const epoch = 1_700_000_000 * time.Second
 
-// boot sets the wall clock, by which a leader goes that no other one has informed. It is not ahead of a cluster whose
-// clocks are slow: jobs would expire before their time.
-func (c *clock) boot(lasted time.Duration) {
-	now := c.now()
+// boot sets the wall clock, by which a leader goes that no other one has informed. It goes on from cluster time, slower
+// than any clock: cluster time stands still while nobody leads, and jobs would expire before their time.
+func (m *machine) boot() {
+	c := m.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.wall = epoch + lasted*3/4 - now
+	m.clock.set(m.clock.pace, time.Duration(c.stamp-m.clock.Wall())+time.Since(c.stamped)*3/4)
 }
 
 // period is how long something takes that takes d by the clock.
@@ -209,7 +209,7 @@ func (c *group) newMachine(m member.Member, meta snapshot.Meta, addr string) (*m
 
 // start starts a member's process.
 func (m *machine) start() error {
-	m.clock.boot(time.Since(m.world.began))
+	m.boot()
 	if m.bodies = 0; m.cluster.plan.cold && m.rng.IntN(4) > 0 {
 		m.bodies = 4096
 	}
