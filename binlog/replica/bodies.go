@@ -338,14 +338,16 @@ func (b *bodies) halt() {
 }
 
 // bodiesHere are the bodies that this node has on disk, as of what it has applied, which are held until endBodies.
-func (n *Node) bodiesHere() (in *spill.Incoming, err error) {
+func (n *Node) bodiesHere() (*spill.Incoming, error) {
 	if n.opts.Bodies == 0 {
 		return nil, errors.New("this node has all bodies in memory")
 	}
-	in = n.bodies.store.Incoming()
+	var in *spill.Incoming
 	listed := make(chan error, 1)
 	n.applier.post(func() error {
-		listed <- n.applier.list(in)
+		var err error
+		in, err = n.applier.list()
+		listed <- err
 		return nil
 	})
 	select {
@@ -356,17 +358,26 @@ func (n *Node) bodiesHere() (in *spill.Incoming, err error) {
 	}
 }
 
-// list lists the bodies that the standby has in files. Nothing is applied meanwhile, and no body forgets its place.
-func (a *applier) list(in *spill.Incoming) error {
-	if a.leadership != nil {
-		return errors.New("the queue has executed what may never be committed")
+// list lists the bodies that the standby has in files: none if the queue serves, and has executed what may never be
+// committed. Nothing is applied meanwhile, and no body forgets its place.
+func (a *applier) list() (*spill.Incoming, error) {
+	b := a.node.bodies
+	life := b.life.Load()
+	if life == nil { // a new member, which has no queue yet
+		var err error
+		if life, err = b.store.Begin(nobodys{}, nil); err != nil {
+			return nil, err
+		}
+		life.Listed()
+		b.life.Store(life)
 	}
+	in := life.Incoming()
 	if a.standby == nil {
-		return nil
+		return in, nil
 	}
 	for id := uint64(1); id != 0; {
 		if a.node.ended() {
-			return ErrClosed
+			return in, ErrClosed
 		}
 		var err error
 		id, err = a.node.opts.Queue.Walk(id, jobsAtATime, func(r *journal.Record, _ *journal.Hold) error {
@@ -376,18 +387,22 @@ func (a *applier) list(in *spill.Incoming) error {
 			return nil
 		})
 		if err != nil {
-			return err
+			return in, err
 		}
 	}
-	return nil
+	return in, nil
 }
 
-// endBodies lets go of the bodies of a snapshot that is installed, or given up.
-func (n *Node) endBodies(in *spill.Incoming) error {
+// endBodies lets go of the bodies of a snapshot that is given up, and is nowhere.
+func (n *Node) endBodies(in *spill.Incoming) {
 	if in == nil {
-		return nil
+		return
 	}
-	return in.End(n.store.lists())
+	in.End()
+	if n.applier.walkLock.TryLock() { // otherwise the walk removes what came that has the lock
+		defer n.applier.walkLock.Unlock()
+		n.bodies.remove()
+	}
 }
 
 // reader reads bodies of a snapshot that is held. Any goroutine may call it.

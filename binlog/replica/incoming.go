@@ -43,12 +43,14 @@ func (n *Node) Snapshot(m *raftpb.Message, r io.Reader, tell func(has []byte) er
 			err = tell(bodies.IDs.Encode())
 		}
 		if err != nil {
-			return errors.Join(err, n.endBodies(bodies))
+			n.endBodies(bodies)
+			return err
 		}
 	}
 	meta, path, err := n.receive(of, r, bodies)
 	if err != nil {
-		return errors.Join(err, n.endBodies(bodies))
+		n.endBodies(bodies)
+		return err
 	}
 	m.Snapshot = raftSnapshot(&meta) // the members, too, are those of the files
 	s := &incoming{message: m, meta: meta, path: path, done: make(chan error, 1)}
@@ -96,12 +98,13 @@ func (n *Node) removeUnused(path string, bodies *spill.Incoming) {
 		}
 	}
 	defer n.applier.walkLock.Unlock()
-	err := n.store.remove(path)
-	if err == nil {
-		err = n.endBodies(bodies)
-	}
-	if err != nil {
+	if err := n.store.remove(path); err != nil {
 		n.opts.Log.Warn("a snapshot that was not wanted stays", "dir", path, "error", err)
+		return
+	}
+	if bodies != nil {
+		bodies.End()
+		n.bodies.remove()
 	}
 }
 

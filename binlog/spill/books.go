@@ -144,13 +144,6 @@ func (b *books) forget(number uint32, size uint32) (many bool) {
 	return b.ended > b.limit/4
 }
 
-// end notes that nothing more is written to a file.
-func (b *books) end(f *file, p phase) {
-	if f.phase = p; f.live == 0 {
-		f.emptied = b.walks
-	}
-}
-
 // damaged notes that bodies of a file that was moved are still there, because they cannot be read.
 func (b *books) damaged(f *file) {
 	if f.phase == broken {

@@ -14,7 +14,7 @@ func filled(lives ...int) *books {
 		for range n {
 			b.add(f.Number, 5)
 		}
-		b.end(f, whole)
+		f.phase = whole
 	}
 	b.name(true)
 	b.walks, b.current = 1, 1
@@ -111,7 +111,7 @@ func TestFilesWhoseNamesAreNotDurableAreNotWhole(t *testing.T) {
 	b := filled(1)
 	f := b.begin(1)
 	b.add(f.Number, 5)
-	b.end(f, whole)
+	f.phase = whole
 	b.name(false)
 	if b.files[2].phase != whole || f.phase != broken {
 		t.Errorf("the files are %d and %d", b.files[2].phase, f.phase)

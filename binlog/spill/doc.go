@@ -22,12 +22,12 @@
 //	s.Current(walk)                            // it counts now
 //	err = s.Remove(held)                       // files that nobody needs, given the lists of all snapshots there are
 //
-//	in := s.Incoming()                         // a snapshot comes from another member
+//	in := l.Incoming()                         // a snapshot comes from another member
 //	in.Here(id, place)                         // each body that this one has: the other one is told in.IDs
 //	place, ok := in.Place(id)                  // of one that does not come
 //	place, err := in.Add(record)               // of one that comes
 //	files, err := in.Seal(numbers)             // its list
-//	err = in.End(held)                         // it counts, or never will
+//	in.End()                                   // it counts, or never will
 //
 //	c, err := spill.Read(fs, dir, number)      // all of a file, for people who look
 //

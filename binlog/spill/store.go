@@ -83,6 +83,7 @@ type copied struct {
 	to    journal.Place
 	from  journal.Place // of one that is moved
 	moved bool
+	came  bool // from another member: no owner is told
 }
 
 // Life is the time in which one owner has the bodies.
@@ -352,19 +353,13 @@ func (s *Store) add(l *Life, r *journal.Record, c copied) error {
 
 // open begins a file, of which nothing is on disk yet.
 func (s *Store) open() {
-	s.file, s.out = s.begin(nil)
-	s.from = 0
-}
-
-// begin begins a file, which is held for bodies that come in unless in is nil.
-func (s *Store) begin(in *Incoming) (*file, *sealed.Writer) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	f := s.books.begin(rand.Uint32())
-	if in != nil {
-		in.hold(f.Number)
+	s.file = s.books.begin(rand.Uint32())
+	s.mu.Unlock()
+	s.out = &sealed.Writer{
+		FS: s.FS, Dir: s.Dir, Limit: math.MaxInt64, Gentle: true, Index: s.file.Number, Seed: s.file.Seed,
 	}
-	return f, &sealed.Writer{FS: s.FS, Dir: s.Dir, Limit: math.MaxInt64, Gentle: true, Index: f.Number, Seed: f.Seed}
+	s.from = 0
 }
 
 // Full reports whether there is enough to be written.
@@ -415,17 +410,20 @@ func (s *Store) tell(l *Life) {
 	for _, c := range s.piece { // before anybody can forget them
 		s.file.Records++
 		s.file.Bodies += int64(c.size)
-		s.books.add(c.to.Segment, c.size)
+		if !c.came {
+			s.books.add(c.to.Segment, c.size)
+		}
 	}
 	s.mu.Unlock()
 	for _, c := range s.piece {
 		refers, left := false, c.to
-		if c.moved {
-			if refers = l.owner.Moved(c.id, c.from, c.to); refers {
-				left = c.from
-			}
-		} else {
+		switch {
+		case c.came:
+			continue
+		case !c.moved:
 			refers = l.owner.Spilled(c.id, c.to)
+		case l.owner.Moved(c.id, c.from, c.to):
+			refers, left = true, c.from
 		}
 		if !refers || c.moved {
 			l.Forget(left, c.size)
@@ -442,7 +440,7 @@ func (s *Store) giveUp(l *Life, piece []copied, why error) error {
 	s.abandon()
 	s.move = nil // what it has moved, and is not told, is moved again
 	for _, c := range piece {
-		if !c.moved {
+		if !c.moved && !c.came {
 			l.owner.Spilled(c.id, journal.Place{})
 		}
 	}
@@ -461,7 +459,7 @@ func (s *Store) abandon() {
 	none := s.file.Records == 0
 	if none {
 		delete(s.books.files, number)
-	} else if s.books.end(s.file, broken); s.life != nil {
+	} else if s.file.phase = broken; s.life != nil {
 		s.life.Crowded() // what lives in it is to be moved
 	}
 	s.mu.Unlock()
@@ -481,7 +479,7 @@ func (s *Store) seal(l *Life) error {
 	}
 	s.mu.Lock()
 	s.file.Size, s.file.Sum = s.out.Sealed[0].Size, s.out.Sealed[0].Sum
-	s.books.end(s.file, whole)
+	s.file.phase = whole
 	s.mu.Unlock()
 	s.out, s.file = nil, nil
 	return nil
@@ -503,10 +501,11 @@ func (s *Store) Seal(numbers []uint32) (list []File, err error) {
 	s.mu.Lock()
 	l := s.life
 	s.mu.Unlock()
-	if l != nil {
-		if err = s.write(l); err == nil {
-			err = s.seal(l)
-		}
+	if l == nil {
+		return nil, ErrEnded
+	}
+	if err = s.write(l); err == nil {
+		err = s.seal(l)
 	}
 	if err != nil {
 		return nil, err

@@ -29,11 +29,11 @@
 // Such a snapshot is sent by SendPlain, with all bodies, or by SendRest, without those that the receiver has, which is
 // asked first:
 //
-//	in := store.Incoming()                                        // the receiver, which tells in.IDs
+//	in := life.Incoming()                                         // the receiver, which tells in.IDs
 //	err = snapshot.SendRest(fs, path, bodies, ids, w)             // the leader
 //	meta, path, err := snapshot.ReceiveRest(fs, dir, index, term, r, in)
 //	... it counts, or is not needed ...
-//	err = in.End(lists)
+//	in.End()
 //
 // The founders of a cluster begin with [WriteInitial]. A node that starts, and one that
 // catches up:

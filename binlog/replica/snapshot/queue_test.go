@@ -188,6 +188,7 @@ type node struct {
 	n      int
 
 	store  *spill.Store // of body files; nil before spill
+	life   *spill.Life
 	places map[uint64]placed
 }
 
@@ -205,6 +206,7 @@ func (n *node) spill(fs vfs.FS) error {
 		return err
 	}
 	life, err := n.store.Begin(n, nil)
+	n.life = life
 	for _, id := range slices.Sorted(maps.Keys(n.jobs)) {
 		if j := n.jobs[id]; j.ID%2 > 0 && len(j.Body) > 0 && err == nil {
 			n.places[id] = placed{body: j.Body}

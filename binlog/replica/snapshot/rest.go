@@ -146,6 +146,7 @@ func (s *rest) endJobs(b []byte) error {
 	b = append(b, s.jobs.Finish(0, 0)...)
 	s.jobs = nil
 	_, err := parts{partJobs, s.out}.Write(b)
+	index.Free(b)
 	return err
 }
 

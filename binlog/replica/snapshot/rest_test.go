@@ -36,7 +36,7 @@ func newReceiver(jobs queue, want func(id uint64) bool) (*receiver, error) {
 	if err := r.spill(r.fs); err != nil {
 		return nil, err
 	}
-	r.in = r.store.Incoming()
+	r.in = r.life.Incoming()
 	for _, id := range slices.Sorted(maps.Keys(r.places)) {
 		if want(id) {
 			r.in.Here(id, r.places[id].at)
@@ -119,6 +119,7 @@ func backlog(t testing.TB, fs vfs.FS, jobs int, index uint64) (n *node, m Meta, 
 		t.Fatal(err)
 	}
 	life, err := n.store.Begin(n, nil)
+	n.life = life
 	for _, i := range rand.New(rand.NewPCG(2, index)).Perm(jobs) {
 		r := recordOf(uint64(i)+1, 3, 1<<10)
 		r.Tube, r.Keys, r.Reserves, r.Kicks = "orders", journal.Keys{}, 0, 0
@@ -161,7 +162,7 @@ func TestAFollowerIsSentWhatItLacks(t *testing.T) {
 	}
 	to := faultfs.New(root)
 	there, _, _ := backlog(t, to, jobs, 8)
-	r := &receiver{node: there, fs: to, in: there.store.Incoming()}
+	r := &receiver{node: there, fs: to, in: there.life.Incoming()}
 	for id := range uint64(jobs) {
 		if id%100 != 7 {
 			r.in.Here(id+1, there.places[id+1].at)
@@ -247,7 +248,7 @@ func TestARestThatCannotBeIsRefused(t *testing.T) {
 		b[at] ^= 0x10
 		refused(fmt.Sprint("a wrong byte ", at), b, r.in)
 	}
-	refused("of bodies that are not here", whole, r.store.Incoming())
+	refused("of bodies that are not here", whole, r.life.Incoming())
 	if _, _, err := ReceiveRest(r.fs, dir, 8, 3, bytes.NewReader(whole), r.in); !errors.Is(err, ErrMalformed) {
 		t.Errorf("of another entry: %v", err)
 	}
