@@ -195,7 +195,7 @@ func (b *batch) Turn(c *Tx, now clock.Time, out *reply.Output) (n int, more bool
 		n, ok := b.copyJob(c, now, b.jobs[b.looked])
 		if !ok {
 			b.cold = true
-			return 0, true, nil
+			return b.Turn(c, now, out)
 		}
 		copied += n
 	}
@@ -205,7 +205,7 @@ func (b *batch) Turn(c *Tx, now clock.Time, out *reply.Output) (n int, more bool
 	}
 	if !b.pinLarge(c, now) {
 		b.cold = true
-		return 0, true, nil
+		return b.Turn(c, now, out)
 	}
 	if n = b.small + len(b.large); b.whole && n < len(b.jobs) {
 		for i := range b.large {
