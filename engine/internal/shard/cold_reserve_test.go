@@ -128,6 +128,7 @@ func TestAJobGivenBackBeforeItsClientWasToldIsAsItWas(t *testing.T) {
 				if n := s.engine.Snapshot(s.now).Reserved; n != 1 {
 					t.Fatalf("%d jobs are reserved", n)
 				}
+				agrees()
 				end(s, c)
 				agrees()
 				x, err := other.loop.by().Job(s.now, 1, new(Output))

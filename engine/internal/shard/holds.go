@@ -82,7 +82,7 @@ func (c *Tx) recordAll(hs *ReservationSet, session uint64, room *atomic.Int64) b
 		for r := range h.jobs.All() {
 			j := h.shard.job(r)
 			reserves := h.shard.counters.At(j.counters).reserves
-			if _, err := h.shard.recordHold(hs.holder, j, j.at(), reserves, true); err != nil {
+			if _, err := h.shard.recordHold(hs.holder, j, j.endOnRecord(), reserves, true); err != nil {
 				return false
 			}
 		}

@@ -198,7 +198,7 @@ func (sh *shard) migrate(j *job, place journal.Place, body []byte) error {
 	sh.placed(j, ticket.Place(), ticket.Pos)
 	sh.recorded(ticket.Pos)
 	if j.state == reserved && sh.tubes[j.tube].outlasts() {
-		sh.recordReserved(j, j.at(), ch.counters.reserves)
+		sh.recordReserved(j, j.endOnRecord(), ch.counters.reserves)
 	}
 	return nil
 }

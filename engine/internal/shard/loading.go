@@ -204,6 +204,15 @@ func (sh *shard) postpone(r ref, j *job) {
 	sh.endAt(r, j, sh.now+loadPatience)
 }
 
+// endOnRecord is when the time to run of a reserved job ends by its last record. While its client waits for the body,
+// that is not when the reservation ends.
+func (j *job) endOnRecord() clock.Time {
+	if j.storage&isUntold != 0 {
+		return j.at() - loadPatience + clock.Seconds(j.ttr)
+	}
+	return j.at()
+}
+
 // endAt has a reservation end at a time.
 func (sh *shard) endAt(r ref, j *job, end clock.Time) {
 	j.At = int64(end)

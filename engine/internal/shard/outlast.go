@@ -49,7 +49,7 @@ func (o *outlastScan) Turn(c *Tx, now clock.Time, out *reply.Output) (n int, mor
 		before := o.recorded
 		o.slice(t, func(_ ref, j *job) bool {
 			if j.state == reserved && sh.reservations[j.Next].of.holder == nil {
-				out.DependOn(sh.recordReserved(j, j.at(), sh.counters.At(j.counters).reserves))
+				out.DependOn(sh.recordReserved(j, j.endOnRecord(), sh.counters.At(j.counters).reserves))
 				o.recorded++
 			}
 			return true

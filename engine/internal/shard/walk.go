@@ -116,7 +116,7 @@ func (w *walk) holdOf(sh *shard, j *job, ch *change) *journal.Hold {
 			return nil
 		}
 	}
-	w.hold = journal.Hold{ID: j.ID, Session: session, End: w.shared.wall(j.at()), Reserves: ch.counters.reserves}
+	w.hold = journal.Hold{ID: j.ID, Session: session, End: w.shared.wall(j.endOnRecord()), Reserves: ch.counters.reserves}
 	return &w.hold
 }
 
