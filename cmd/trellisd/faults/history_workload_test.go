@@ -417,7 +417,7 @@ func (r *Recorder) ReserveMuch(addr string, before func()) error {
 		before()
 		_, err = c.ReserveBatch()
 	}
-	if errors.Is(err, ErrLost) {
+	if errors.Is(err, ErrLost) || errors.Is(err, ErrNoRoom) {
 		return nil
 	}
 	return err
