@@ -316,6 +316,9 @@ func (l *Log) removeFiles() error {
 		if l.index != nil {
 			l.index.post(indexTask{seg: s, none: true})
 		}
+		if l.bodies != nil {
+			l.bodies.Forget(s.Index)
+		}
 	}
 	n := len(l.dropped) - len(kept)
 	clear(l.dropped[len(kept):])

@@ -545,7 +545,7 @@ func (s *Store) Remove(held []uint32) (err error) {
 		lists[n] = true
 	}
 	s.mu.Lock()
-	numbers := s.books.removable(lists)
+	numbers, l := s.books.removable(lists), s.life
 	s.mu.Unlock()
 	for _, n := range numbers {
 		if e := s.FS.Remove(s.name(n)); e != nil && !errors.Is(e, fs.ErrNotExist) {
@@ -556,6 +556,9 @@ func (s *Store) Remove(held []uint32) (err error) {
 		delete(s.books.files, n)
 		maps.DeleteFunc(s.damaged, func(at journal.Place, _ bool) bool { return at.Segment == n })
 		s.mu.Unlock()
+		if l != nil {
+			l.reader.Forget(n)
+		}
 	}
 	return err
 }

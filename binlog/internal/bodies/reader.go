@@ -39,6 +39,7 @@ const mostTold = 32
 // Reader reads bodies.
 type Reader struct {
 	Options
+	files    descriptors
 	written  atomic.Uint64 // the place before which all is written
 	awaiting atomic.Bool   // the elevator is to be told when that moves
 
@@ -89,7 +90,7 @@ const headRoom = journal.FullFixed + journal.OriginSize + journal.AttemptsSize +
 
 // New makes a reader. All before end is written.
 func New(o Options, end journal.Place) *Reader {
-	r := &Reader{Options: o}
+	r := &Reader{Options: o, files: descriptors{files: map[uint32]*descriptor{}}}
 	r.quiet.L = &r.mu
 	r.Written(end)
 	return r
@@ -248,12 +249,11 @@ func (r *Reader) read(read *read, buf []byte) ([]byte, error) {
 		n = min(size, 4096)
 		from = time.Now().UnixNano() % max(size-n, 1)
 	}
-	file, err := r.Open(segment)
+	file, err := r.files.open(segment, func() (vfs.File, error) { return r.Open(segment) })
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errUnopened, err)
 	}
-	defer file.Close()
-	vfs.ReadRandomly(file)
+	defer r.files.release(file)
 	if len(read.Requests) == 1 && read.Requests[0].Of.done == nil && n < read.Requests[0].To-read.Requests[0].From {
 		q := read.Requests[0]
 		if q.Of.bytes == nil {
@@ -337,6 +337,9 @@ func (r *Reader) tell(found []journal.Fetched, ends []end) {
 	}
 }
 
+// Forget says that the file of a segment was removed.
+func (r *Reader) Forget(segment uint32) { r.files.forget(segment) }
+
 // Fail says that nothing more will be written. It does not wait.
 func (r *Reader) Fail(err error) {
 	r.mu.Lock()
@@ -364,4 +367,5 @@ func (r *Reader) Close(err error) {
 		r.alarm.Stop()
 	}
 	r.tell(nil, ends)
+	r.files.close()
 }

@@ -218,6 +218,7 @@ func TestADyingDiskMakesNothingUnreadable(t *testing.T) {
 			"it reads short":    {Err: syscall.EIO, Short: 50},
 			"it cannot be open": {Err: syscall.EMFILE},
 		} {
+			g.files.close()
 			g.faults(func(c faultfs.Call) faultfs.Fault {
 				if (c.Op == "open") == (fault.Err == syscall.EMFILE) {
 					return fault
@@ -290,7 +291,10 @@ func TestARemovedFileMeansThatTheBodyHasMoved(t *testing.T) {
 	if err := g.disk.Remove(name(1)); err != nil {
 		t.Fatal(err)
 	}
-	g.Load(g.all[:2])
+	g.Load(g.all)
+	g.want(g.all, nil) // it is open
+	g.Forget(1)
+	g.Load(g.all)
 	g.want(g.all[:2], journal.ErrMoved)
 	g.Load(g.all[2:])
 	g.want(g.all[2:], nil)
@@ -340,8 +344,40 @@ func (c counted) Close() error {
 	return c.File.Close()
 }
 
-// A file that stayed open would keep the space of a removed one.
-func TestAFileIsOpenWhileItIsRead(t *testing.T) {
+func TestDescriptorsHaveABound(t *testing.T) {
+	t.Parallel()
+	sizes := make([]int, 400)
+	for i := range sizes {
+		sizes[i] = 10
+	}
+	g := newRig(t, len(sizes), sizes...)
+	var mu sync.Mutex
+	open, opened := 0, 0
+	g.Reader.Options.Open = func(s uint32) (vfs.File, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		f, err := g.disk.OpenRead(name(s))
+		open++
+		opened++
+		return counted{f, func() { mu.Lock(); open--; mu.Unlock() }}, err
+	}
+	g.Load(g.all)
+	g.want(g.all, nil)
+	if g.Load(g.all[300:]); true {
+		g.want(g.all[300:], nil)
+	}
+	mu.Lock()
+	if open > mostDescriptors+9 || opened != len(sizes) {
+		t.Errorf("%d files are open, %d were opened", open, opened)
+	}
+	mu.Unlock()
+	g.Close(journal.ErrClosed)
+	if open != 0 {
+		t.Errorf("%d files are open at the end", open)
+	}
+}
+
+func TestAFileThatIsRemovedWhileItIsReadIsClosedThen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t, 1, 100)
@@ -360,7 +396,8 @@ func TestAFileIsOpenWhileItIsRead(t *testing.T) {
 			return f
 		})
 		g.Load(g.all)
-		if synctest.Wait(); open != 1 {
+		synctest.Wait()
+		if g.Forget(1); open != 1 {
 			t.Errorf("it is read, and open %d times", open)
 		}
 		close(end)
