@@ -104,9 +104,10 @@ var ErrEnded = errors.New("the bodies have another owner")
 func Open(o Options) (*Store, error) {
 	list, err := o.FS.List(o.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = o.FS.Mkdir(o.Dir); err == nil {
-			err = vfs.SyncDir(o.FS, filepath.Dir(o.Dir))
-		}
+		err = o.FS.Mkdir(o.Dir)
+	}
+	if err == nil { // whoever has made it may have ended before its name was durable
+		err = vfs.SyncDir(o.FS, filepath.Dir(o.Dir))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("body files: %w", err)

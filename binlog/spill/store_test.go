@@ -596,3 +596,28 @@ func TestBodiesAreReadWhileFilesAreMovedAndRemoved(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A directory whose name could not be made durable is not taken for one that is at the next start.
+func TestTheDirectoryOfBodyFilesIsDurable(t *testing.T) {
+	for seed := range uint64(20) {
+		fs, dir := faultfs.New("m"), "m/bodies"
+		fs.Hook(func(c faultfs.Call) (x faultfs.Fault) {
+			if c.Op == "syncdir" {
+				x.Err = syscall.EIO
+			}
+			return x
+		})
+		if _, err := Open(Options{FS: fs, Dir: dir}); !errors.Is(err, syscall.EIO) {
+			t.Fatal(err)
+		}
+		fs.Hook(nil)
+		s, err := Open(Options{FS: fs, Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		if _, err := fs.PowerCut(rand.New(rand.NewPCG(seed, 0))).List(dir); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}

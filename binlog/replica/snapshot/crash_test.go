@@ -205,3 +205,30 @@ func faultAt(s *story, at int, f faultfs.Fault, end string, seed uint64) error {
 	}
 	return s.check(fs)
 }
+
+// A directory whose name could not be made durable is not taken for one that is, by whoever tries again.
+func TestTheDirectoryOfSnapshotsIsDurableBeforeTheFirst(t *testing.T) {
+	for seed := range uint64(20) {
+		fs, dir := faultfs.New("m"), "m/snapshots"
+		fs.Hook(func(c faultfs.Call) (x faultfs.Fault) {
+			if c.Op == "syncdir" {
+				x.Err = errBoom
+			}
+			return x
+		})
+		if _, err := Create(fs, dir); !errors.Is(err, errBoom) {
+			t.Fatal(err)
+		}
+		fs.Hook(nil)
+		w, err := Create(fs, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Abort(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fs.PowerCut(rand.New(rand.NewPCG(seed, 0))).List(dir); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}

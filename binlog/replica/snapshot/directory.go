@@ -33,11 +33,11 @@ func finishedIndex(name string) (uint64, bool) {
 // begin makes a directory for a snapshot that is not finished, and dir itself if need
 // be.
 func begin(fs vfs.FS, dir string) (string, error) {
-	if err := fs.Mkdir(dir); err == nil {
-		if err := vfs.SyncDir(fs, filepath.Dir(dir)); err != nil {
-			return "", err
-		}
-	} else if !errors.Is(err, iofs.ErrExist) {
+	if err := fs.Mkdir(dir); err != nil && !errors.Is(err, iofs.ErrExist) {
+		return "", err
+	}
+	// Whoever has made it may have failed before its name was durable.
+	if err := vfs.SyncDir(fs, filepath.Dir(dir)); err != nil {
 		return "", err
 	}
 	for n := 1; ; n++ {
