@@ -279,6 +279,7 @@ func TestNobodyLooksAfterBodiesUnlessTheBellRings(t *testing.T) {
 			if serves {
 				b.lead()
 				defer b.halt()
+				synctest.Wait() // it looks once
 			}
 			for range 3 {
 				r.fill(10)
