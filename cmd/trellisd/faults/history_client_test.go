@@ -2,6 +2,7 @@ package faults
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -463,18 +464,18 @@ func (c *Client) flood(id uint64, times int, dozes time.Duration) error {
 		_, err = io.WriteString(c.conn, strings.Repeat(fmt.Sprintf("%s %d\r\n", Peek, id), times))
 	}
 	time.Sleep(dozes)
+	var wrong error
 	for i := 0; i < times && err == nil; i++ {
-		var wrong error
-		if wrong, err = c.read(&Op{Verb: Peek, ID: id}); wrong != nil {
-			return wrong
-		}
+		var w error
+		w, err = c.read(&Op{Verb: Peek, ID: id})
+		wrong = cmp.Or(wrong, w)
 	}
 	if err != nil {
 		c.lose(err)
 		return ErrLost
 	}
 	c.alive = called
-	return nil
+	return wrong
 }
 
 // Release releases a job, without a delay or with one that does not end during a test.
