@@ -49,9 +49,10 @@ type Client struct {
 	addr    string   // that it is connected to
 	in      *bufio.Reader
 	session int
-	alive   int64 // when the last command that had a reply was called
-	holds   []uint64
-	left    []uint64 // of jobs that linger: what sessions before this one held
+	// When the last command was called that had a reply; but a leader refuses a put without asking whether it still leads.
+	alive int64
+	holds []uint64
+	left  []uint64 // of jobs that linger: what sessions before this one held
 
 	lost int   // commands without a reply
 	why  error // of the last one
@@ -561,7 +562,9 @@ func (c *Client) doAll(ops []Op, text string) error {
 			continue
 		}
 		o.Return = c.rec.now()
-		c.alive = called
+		if o.Reply != "OUT_OF_MEMORY" {
+			c.alive = called
+		}
 		if leaves && o.Verb == Reserve { // the reply that was lost may have been of another job
 			lost := *o
 			lost.ID, lost.Reply, lost.Body = 0, "", ""
