@@ -237,8 +237,9 @@ func TestABuilderAllocatesNothingForAJob(t *testing.T) {
 			}
 		}
 	})
-	if blocks := float64(taken) / 11; allocs > 3*blocks+4 || taken < 10 { // a block has a copy of the name of each tube
-		t.Errorf("%v allocations, %v blocks", allocs, blocks)
+	// A block has a copy of the name of each tube. Its memory may be new: the collector and the race detector empty pools.
+	if allocs > n/20 || taken < 10 {
+		t.Errorf("%v allocations for %d jobs, in %d blocks", allocs, n, taken/11)
 	}
 }
 
