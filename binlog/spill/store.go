@@ -1,13 +1,14 @@
 package spill
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
 	"math"
-	"math/rand/v2"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -354,8 +355,10 @@ func (s *Store) add(l *Life, r *journal.Record, c copied) error {
 
 // open begins a file, of which nothing is on disk yet.
 func (s *Store) open() {
+	var seed [4]byte
+	_, _ = rand.Read(seed[:]) // never fails
 	s.mu.Lock()
-	s.file = s.books.begin(rand.Uint32())
+	s.file = s.books.begin(binary.LittleEndian.Uint32(seed[:]))
 	s.mu.Unlock()
 	s.out = &sealed.Writer{
 		FS: s.FS, Dir: s.Dir, Limit: math.MaxInt64, Gentle: true, Index: s.file.Number, Seed: s.file.Seed,
