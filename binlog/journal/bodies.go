@@ -1,6 +1,9 @@
 package journal
 
-import "errors"
+import (
+	"cmp"
+	"errors"
+)
 
 // A Place is where a job's full record lies. The zero Place is none: no record is at the start of
 // a segment.
@@ -11,6 +14,11 @@ type Place struct {
 
 // Known reports whether a record can be read there.
 func (p Place) Known() bool { return p.Offset != 0 }
+
+// Compare orders places as they are best read: those of a segment from its start to its end.
+func (p Place) Compare(q Place) int {
+	return cmp.Or(cmp.Compare(p.Segment, q.Segment), cmp.Compare(p.Offset, q.Offset))
+}
 
 // A Lane says who waits for a body.
 type Lane uint8

@@ -1,7 +1,6 @@
 package bodies
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -107,12 +106,8 @@ func (r *Reader) Load(fetches []journal.Fetch) {
 		}
 		rs[i] = &all[i]
 	}
-	slices.SortFunc(rs, func(a, b *request) int { return compare(a.Place, b.Place) })
+	slices.SortFunc(rs, func(a, b *request) int { return a.Place.Compare(b.Place) })
 	r.add(rs)
-}
-
-func compare(a, b journal.Place) int {
-	return cmp.Or(cmp.Compare(a.Segment, b.Segment), cmp.Compare(a.Offset, b.Offset))
 }
 
 // Range reads from a segment in the lane of compaction, and waits for it.

@@ -199,7 +199,7 @@ func SendPlain(fs vfs.FS, path string, m *Meta, bodies *spill.Reader, w io.Write
 		err = errors.New("it was sent as another one than before")
 	}
 	if err == nil {
-		_, err = w.Write(le.AppendUint32([]byte(trailerMagic), out.sum))
+		err = out.trailer()
 	}
 	if err != nil {
 		return fmt.Errorf("send snapshot %s: %w", path, err)

@@ -104,8 +104,7 @@ func sendRest(fs vfs.FS, path string, bodies *spill.Reader, has *spill.IDs, out 
 	if _, err := (parts{partEnd, out}).Write(nil); err != nil {
 		return err
 	}
-	_, err = out.w.Write(le.AppendUint32([]byte(trailerMagic), out.sum))
-	return cmp.Or(s.Err(), err)
+	return cmp.Or(s.Err(), out.trailer())
 }
 
 // Full implements Standby.
@@ -152,10 +151,7 @@ func (s *rest) endJobs(b []byte) error {
 
 // read sends the jobs whose bodies are to be read.
 func (s *rest) read() error {
-	slices.SortFunc(s.lacking, func(a, b journal.Record) int {
-		p, q := a.Absent.Place, b.Absent.Place
-		return cmp.Or(cmp.Compare(p.Segment, q.Segment), cmp.Compare(p.Offset, q.Offset))
-	})
+	slices.SortFunc(s.lacking, func(a, b journal.Record) int { return a.Absent.Place.Compare(b.Absent.Place) })
 	for i := range s.lacking {
 		r := &s.lacking[i]
 		body, err := s.bodies.Body(r.Absent)

@@ -48,8 +48,7 @@ func sendFiles(fs vfs.FS, path string, w io.Writer) error {
 			return err
 		}
 	}
-	_, err = w.Write(le.AppendUint32([]byte(trailerMagic), out.sum))
-	return err
+	return out.trailer()
 }
 
 func sendFile(fs vfs.FS, name string, s sealed.Segment, w io.Writer, buf []byte) (err error) {
@@ -85,6 +84,12 @@ type summedWriter struct {
 func (s *summedWriter) Write(b []byte) (int, error) {
 	s.sum = sum(s.sum, b)
 	return s.w.Write(b)
+}
+
+// trailer writes the checksum of all before it, which ends a stream.
+func (s *summedWriter) trailer() error {
+	_, err := s.w.Write(le.AppendUint32([]byte(trailerMagic), s.sum))
+	return err
 }
 
 // Receive reads a stream of Send's, which is to be the snapshot of that entry, into a

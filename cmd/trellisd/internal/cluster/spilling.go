@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"cmp"
-
 	"trellis/binlog/journal"
 	"trellis/binlog/spill"
 	"trellis/engine"
@@ -57,10 +55,7 @@ func coldOf(r *journal.Record, h *journal.Hold) coldJob {
 }
 
 // byPlace orders jobs as their bodies lie, which is read in one go.
-func byPlace(a, b coldJob) int {
-	p, q := a.fetch.Place, b.fetch.Place
-	return cmp.Or(cmp.Compare(p.Segment, q.Segment), cmp.Compare(p.Offset, q.Offset))
-}
+func byPlace(a, b coldJob) int { return a.fetch.Place.Compare(b.fetch.Place) }
 
 // sum adds the job to a digest.
 func (c *coldJob) sum(d *journal.Digester, bodies *spill.Reader) (err error) {
