@@ -61,7 +61,7 @@ func (in *Incoming) Add(r *journal.Record) (at journal.Place, err error) {
 	if !in.life.current() {
 		return at, ErrEnded
 	}
-	if err := s.add(in.life, r, copied{id: r.ID, size: uint32(len(r.Body)), came: true}); err != nil {
+	if err := s.add(in.life, r, copied{id: r.ID, size: uint32(len(r.Body)), source: fromMember}); err != nil {
 		return at, err
 	}
 	in.Came++

@@ -71,7 +71,7 @@ func (s *Store) moveRecord(l *Life, m *move, b []byte) error {
 	}
 	var r journal.Record
 	record.DecodeFull(b, &r, &m.names)
-	return s.add(l, &r, copied{id: r.ID, size: uint32(len(r.Body)), from: from, moved: true})
+	return s.add(l, &r, copied{id: r.ID, size: uint32(len(r.Body)), from: from, source: fromFile})
 }
 
 // endMove writes what is left of a file that was read to its end. If a job still refers to it, the record could not be

@@ -77,14 +77,22 @@ type Store struct {
 	damaged map[journal.Place]bool // bodies that could not be read, in files that are there
 }
 
+// source is where a body comes from that is in the piece.
+type source uint8
+
+const (
+	fromMemory source = iota // Owner.Spilled is told
+	fromFile                 // it is moved, and Owner.Moved is told
+	fromMember               // it belongs to a snapshot that another member sends: no owner is told
+)
+
 // copied is a body in the piece that is not written yet.
 type copied struct {
-	id    uint64
-	size  uint32
-	to    journal.Place
-	from  journal.Place // of one that is moved
-	moved bool
-	came  bool // from another member: no owner is told
+	id     uint64
+	size   uint32
+	source source
+	to     journal.Place
+	from   journal.Place // of one from a file
 }
 
 // Life is the time in which one owner has the bodies.
@@ -414,22 +422,22 @@ func (s *Store) tell(l *Life) {
 	for _, c := range s.piece { // before anybody can forget them
 		s.file.Records++
 		s.file.Bodies += int64(c.size)
-		if !c.came {
+		if c.source != fromMember {
 			s.books.add(c.to.Segment, c.size)
 		}
 	}
 	s.mu.Unlock()
 	for _, c := range s.piece {
-		refers, left := false, c.to
-		switch {
-		case c.came:
-			continue
-		case !c.moved:
-			refers = l.owner.Spilled(c.id, c.to)
-		case l.owner.Moved(c.id, c.from, c.to):
-			refers, left = true, c.from
-		}
-		if !refers || c.moved {
+		switch c.source {
+		case fromMemory:
+			if !l.owner.Spilled(c.id, c.to) {
+				l.Forget(c.to, c.size)
+			}
+		case fromFile:
+			left := c.to
+			if l.owner.Moved(c.id, c.from, c.to) {
+				left = c.from
+			}
 			l.Forget(left, c.size)
 		}
 	}
@@ -444,7 +452,7 @@ func (s *Store) giveUp(l *Life, piece []copied, why error) error {
 	s.abandon()
 	s.move = nil // what it has moved, and is not told, is moved again
 	for _, c := range piece {
-		if !c.moved && !c.came {
+		if c.source == fromMemory {
 			l.owner.Spilled(c.id, journal.Place{})
 		}
 	}
